@@ -14,9 +14,9 @@
 #ifndef SPACE_CHANNEL_CHANNEL_H
 #define SPACE_CHANNEL_CHANNEL_H
 
-#include <uv.h>
-
 #include "base/err.h"
+
+#include <uv.h>
 
 struct channel;
 struct channel_stream;
