@@ -60,8 +60,12 @@ void qmp_free(struct qmp *q)
         return;
     q->closing = true;
     struct command *c;
+    struct err e = {0};
+    err_set(&e, ERR_CANCELLED, "the control connection to qemu was closed");
     while ((c = TAILQ_FIRST(&q->commands))) {
         TAILQ_REMOVE(&q->commands, c, link);
+        if (c->cb)
+            c->cb(c->arg, NULL, &e);
         command_free(c);
     }
     uv_close((uv_handle_t *)&q->poll, on_handle_closed);
