@@ -14,7 +14,7 @@
 #include <sys/un.h>
 
 #include "base/id.h"
-#include "channel/session.h"
+#include "channel/h2client.h"
 
 #define READ_MAX (256u * 1024)
 #define READ_SMALL (16u * 1024)
@@ -32,7 +32,7 @@ struct channel {
     int events;        /* that poll waits for */
     uint64_t timer_at; /* in session time; UINT64_MAX: not running */
     size_t read_size;
-    struct session *session;
+    struct h2client *session;
     const struct channel_callbacks *callbacks;
     void *arg;
     bool told_ready;
@@ -90,7 +90,7 @@ static void on_timer(uv_timer_t *timer);
 
 static void timer_arm(struct channel *c)
 {
-    uint64_t at = session_deadline(c->session);
+    uint64_t at = h2client_deadline(c->session);
     if (c->held || c->closing || at >= c->timer_at)
         return;
     uint64_t now = channel_now(c);
@@ -124,9 +124,9 @@ static void on_handle_closed(uv_handle_t *handle)
     if (--c->open_handles > 0)
         return;
     close(c->fd);
-    session_end(c->session);
+    h2client_end(c->session);
     struct err why = c->session->error;
-    session_free(c->session);
+    h2client_free(c->session);
     const struct channel_callbacks *callbacks = c->callbacks;
     void *arg = c->arg;
     free(c);
@@ -150,7 +150,7 @@ void channel_close(struct channel *c)
 {
     struct err e;
     err_set(&e, ERR_CANCELLED, "the connection to the agent was closed");
-    session_fail(c->session, &e);
+    h2client_fail(c->session, &e);
     channel_end(c);
 }
 
@@ -189,7 +189,7 @@ static void socket_lost(struct channel *c, int errnum)
         err_set(&e, ERR_GONE, "the machine closed the port of the agent");
     else
         err_errno(&e, ERR_SYSTEM, errnum, "talking to the agent");
-    session_fail(c->session, &e);
+    h2client_fail(c->session, &e);
 }
 
 /* Write until nothing is left, the socket is full, or others should have their turn. */
@@ -197,9 +197,9 @@ static void channel_flush(struct channel *c)
 {
     struct iovec iov[WRITE_PIECES];
     for (int turns = 0; turns < WRITES_A_TURN; turns++) {
-        int n = session_output(c->session, iov, WRITE_PIECES);
+        int n = h2client_output(c->session, iov, WRITE_PIECES);
         if (n == 0) {
-            if (session_deliver(c->session))
+            if (h2client_deliver(c->session))
                 continue;
             poll_for(c, UV_READABLE);
             return;
@@ -213,8 +213,8 @@ static void channel_flush(struct channel *c)
                 socket_lost(c, errno);
             break;
         }
-        session_sent(c->session, (size_t)written);
-        session_deliver(c->session);
+        h2client_sent(c->session, (size_t)written);
+        h2client_deliver(c->session);
     }
     if (!c->session->over)
         poll_for(c, UV_READABLE | UV_WRITABLE);
@@ -241,7 +241,7 @@ static void on_timer(uv_timer_t *timer)
 {
     struct channel *c = timer->data;
     c->timer_at = UINT64_MAX;
-    session_time(c->session);
+    h2client_time(c->session);
     channel_settle(c);
 }
 
@@ -255,7 +255,7 @@ static void channel_read(struct channel *c)
         return;
     }
     uint64_t frames = c->session->watch.frames;
-    if (session_input(c->session, read_buffer, (size_t)n) < 0)
+    if (h2client_input(c->session, read_buffer, (size_t)n) < 0)
         return;
     frames = c->session->watch.frames - frames;
     c->read_size = frames > 16 && (size_t)n / frames < TINY_FRAME ? READ_SMALL : READ_MAX;
@@ -281,7 +281,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
 /* --- opening
  * ---------------------------------------------------------------------------------------------------------- */
 
-static const struct session_hooks hooks = {.now_ms = channel_now, .random = channel_random, .wake = channel_wake};
+static const struct h2client_hooks hooks = {.now_ms = channel_now, .random = channel_random, .wake = channel_wake};
 
 int channel_open_fd(uv_loop_t *loop, int fd, const struct channel_options *o, const struct channel_callbacks *callbacks,
                     void *arg, struct channel **ret_channel, struct err *e)
@@ -306,7 +306,7 @@ int channel_open_fd(uv_loop_t *loop, int fd, const struct channel_options *o, co
     uv_prepare_init(loop, &c->prepare);
     c->poll.data = c->timer.data = c->prepare.data = c;
     uv_update_time(loop);
-    c->session = session_new(&full, &hooks, c);
+    c->session = h2client_new(&full, &hooks, c);
     poll_for(c, UV_READABLE);
     channel_wake(c);
     *ret_channel = c;
@@ -357,7 +357,7 @@ int channel_request(struct channel *c, const struct channel_request *r,
                     const struct channel_stream_callbacks *callbacks, void *arg, struct channel_stream **ret_stream,
                     struct err *e)
 {
-    return session_request(c->session, r, callbacks, arg, ret_stream, e);
+    return h2client_request(c->session, r, callbacks, arg, ret_stream, e);
 }
 
 void channel_stats(const struct channel *c, struct channel_stats *ret_stats)

@@ -12,8 +12,9 @@
 #define WINDOW_BURST 2000
 #define WINDOW_RATE 200
 #define WINDOW_BYTES 1024 /* so many bytes sent pay for one more WINDOW_UPDATE */
-#define HEADERS_BURST 16  /* above one a stream: none is due, but a stream may be reset while its answer is under way  \
-                           */
+#define HEADERS_BURST                                                                                                  \
+    16 /* above one a stream: none is due, but a stream may be reset while its answer is under way                     \
+        */
 #define CONTINUATIONS_MAX 8
 #define ORPHAN_SLACK (256u * 1024)
 

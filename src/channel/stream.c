@@ -1,5 +1,5 @@
-/* Streams of a session: requests, bodies with back-pressure, consumption, deadlines, ends (see session.h). */
-#include "channel/session.h"
+/* Streams of a session: requests, bodies with back-pressure, consumption, deadlines, ends (see h2client.h). */
+#include "channel/h2client.h"
 
 #define BLOCK_SMALL 4096
 #define BLOCK_LARGE (64u * 1024)
@@ -10,7 +10,7 @@
  * --------------------------------------------------------------------------------------------------------- */
 
 /* `len` bytes are no longer with an owner: give the connection's window back what it is owed. */
-static void held_release(struct session *s, size_t len)
+static void held_release(struct h2client *s, size_t len)
 {
     s->held -= len;
     if (s->owed == 0 || s->held >= s->options.held_max)
@@ -26,15 +26,15 @@ void stream_moved(struct channel_stream *st, size_t bytes)
     st->moved += bytes;
     if (st->moved >= MOVED_ENOUGH) {
         st->moved = 0;
-        st->active_at = session_now(st->session);
+        st->active_at = h2client_now(st->session);
     }
 }
 
 void stream_data(struct channel_stream *st, const uint8_t *data, size_t len)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     if (!st->responded) {
-        session_break(s, ERR_PROTOCOL, "the agent sent data before a response");
+        h2client_break(s, ERR_PROTOCOL, "the agent sent data before a response");
         return;
     }
     st->held += len;
@@ -53,7 +53,7 @@ void stream_data(struct channel_stream *st, const uint8_t *data, size_t len)
 /* Out of the tables and off nghttp2; from here on nobody finds it. */
 static void stream_detach(struct channel_stream *st)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     struct block *b;
     st->gone = true;
     TAILQ_REMOVE(&s->streams, st, link);
@@ -74,15 +74,15 @@ static void stream_detach(struct channel_stream *st)
 
 void stream_reset(struct channel_stream *st)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     nghttp2_submit_rst_stream(s->h2, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_CANCEL);
     framewatch_abandoned(&s->watch, s->options.stream_window);
-    session_wake(s);
+    h2client_wake(s);
 }
 
 void stream_finish(struct channel_stream *st, const struct err *e)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     if (st->gone)
         return;
     /* Answered before it was asked to the end: the rest of the request is of no use. */
@@ -94,7 +94,7 @@ void stream_finish(struct channel_stream *st, const struct err *e)
 
 void channel_stream_cancel(struct channel_stream *st)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     if (st->gone)
         return;
     if (!s->over)
@@ -125,7 +125,7 @@ static nghttp2_nv pair(const char *name, const char *value)
                         .valuelen = strlen(value)};
 }
 
-static int request_check(const struct session *s, const struct channel_request *r, struct err *e)
+static int request_check(const struct h2client *s, const struct channel_request *r, struct err *e)
 {
     size_t bytes = strlen(r->target) + 256;
     if (s->over)
@@ -205,7 +205,7 @@ int stream_body_send(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *h
                      nghttp2_data_source *source, void *arg)
 {
     (void)source;
-    struct session *s = arg;
+    struct h2client *s = arg;
     struct channel_stream *st = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
     if (!st)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
@@ -227,25 +227,25 @@ int stream_body_send(nghttp2_session *h2, nghttp2_frame *frame, const uint8_t *h
 
 static void deadlines_begin(struct channel_stream *st, const struct channel_request *r)
 {
-    struct session *s = st->session;
-    uint64_t now = session_now(s);
+    struct h2client *s = st->session;
+    uint64_t now = h2client_now(s);
     st->active_at = now;
     st->idle_ms = r->idle_timeout_ms;
     if (r->response_timeout_ms)
         st->response_deadline = now + r->response_timeout_ms;
     if (r->total_timeout_ms)
         st->total_deadline = now + r->total_timeout_ms;
-    session_deadline_lower(s, stream_deadline(st, now, NULL));
+    h2client_deadline_lower(s, stream_deadline(st, now, NULL));
     if (s->ping_at == 0 && s->ping_deadline == 0 && s->options.heartbeat_ms != UINT32_MAX) {
         s->ping_at = now + s->options.heartbeat_ms;
         if (s->ready)
-            session_deadline_lower(s, s->ping_at);
+            h2client_deadline_lower(s, s->ping_at);
     }
 }
 
-int session_request(struct session *s, const struct channel_request *r,
-                    const struct channel_stream_callbacks *callbacks, void *arg, struct channel_stream **ret_stream,
-                    struct err *e)
+int h2client_request(struct h2client *s, const struct channel_request *r,
+                     const struct channel_stream_callbacks *callbacks, void *arg, struct channel_stream **ret_stream,
+                     struct err *e)
 {
     int code = request_check(s, r, e);
     if (code < 0)
@@ -292,7 +292,7 @@ int session_request(struct session *s, const struct channel_request *r,
     s->stats.streams_opened++;
     framewatch_opened(&s->watch);
     deadlines_begin(st, r);
-    session_wake(s);
+    h2client_wake(s);
     *ret_stream = st;
     return 0;
 }
@@ -306,25 +306,25 @@ static void body_resume(struct channel_stream *st)
         st->deferred = false;
         nghttp2_session_resume_data(st->session->h2, st->id);
     }
-    session_wake(st->session);
+    h2client_wake(st->session);
 }
 
 size_t channel_stream_write(struct channel_stream *st, const void *data, size_t len)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     if (s->over || st->gone || st->write_ended)
         return len;
     size_t take = MIN(len, channel_stream_writable(st));
     if (take > 0) {
         if (st->body_bytes == 0)
-            st->active_at = session_now(s);
+            st->active_at = h2client_now(s);
         body_append(st, data, take);
         body_resume(st);
     }
     if (take < len && !st->want_drain) {
         st->want_drain = true;
         s->drains++;
-        session_wake(s);
+        h2client_wake(s);
     }
     return take;
 }
@@ -342,7 +342,7 @@ void channel_stream_write_end(struct channel_stream *st)
     if (st->session->over)
         return;
     if (st->body_bytes == 0)
-        st->active_at = session_now(st->session);
+        st->active_at = h2client_now(st->session);
     body_resume(st);
 }
 
@@ -354,18 +354,18 @@ static bool owner_slow(const struct channel_stream *st)
 
 void channel_stream_consume(struct channel_stream *st, size_t len)
 {
-    struct session *s = st->session;
+    struct h2client *s = st->session;
     if (st->gone)
         return;
     len = MIN(len, st->held);
     if (owner_slow(st))
-        st->active_at = session_now(s);
+        st->active_at = h2client_now(s);
     st->held -= len;
     held_release(s, len);
     if (s->over)
         return;
     nghttp2_session_consume_stream(s->h2, st->id, len);
-    session_wake(s);
+    h2client_wake(s);
 }
 
 size_t channel_stream_held(const struct channel_stream *st)

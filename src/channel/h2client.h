@@ -3,19 +3,19 @@
  * Theory of operation. A session is in one of three states:
  *
  *   resync ──echo found──► open ──┐
- *      └──────────────────────────┴──breach, deadline, session_fail──► over
+ *      └──────────────────────────┴──breach, deadline, h2client_fail──► over
  *
  * In `resync` the prelude is the only thing sent and everything received before its echo is dropped; requests made
  * meanwhile wait inside nghttp2. `over` is final: no input is looked at, nothing is sent, no request is taken;
- * `session_error` says why. The owner then calls session_end, which ends each stream, and frees.
+ * `error` says why. The owner then calls h2client_end, which ends each stream, and frees.
  *
  * A stream is in `streams` from channel_request until its on_end or its cancelling, whichever comes first; nghttp2
  * knows it by the user data of the stream id, which is taken away at that moment: whatever the guest still sends for it
  * is dropped and counted. A stream that ends inside a callback is freed when the outermost entry below returns.
  *
- * Entries that call back: session_input, session_time, session_deliver, session_end. All others never do. */
-#ifndef SPACE_CHANNEL_SESSION_H
-#define SPACE_CHANNEL_SESSION_H
+ * Entries that call back: h2client_input, h2client_time, h2client_deliver, h2client_end. All others never do. */
+#ifndef SPACE_CHANNEL_H2CLIENT_H
+#define SPACE_CHANNEL_H2CLIENT_H
 
 #include <sys/queue.h>
 #include <sys/uio.h>
@@ -27,7 +27,7 @@
 #include "channel/resync.h"
 #include "channel/stream.h"
 
-struct session_hooks {
+struct h2client_hooks {
     uint64_t (*now_ms)(void *arg);                     /* monotonic; stands still while the machine does */
     void (*random)(void *arg, void *data, size_t len); /* nonces */
     void (*wake)(void *arg);                           /* there may be something to send or deliver; may be NULL */
@@ -35,9 +35,9 @@ struct session_hooks {
 
 TAILQ_HEAD(stream_list, channel_stream);
 
-struct session {
+struct h2client {
     struct channel_options options;
-    const struct session_hooks *hooks;
+    const struct h2client_hooks *hooks;
     void *hooks_arg;
 
     nghttp2_session *h2;
@@ -67,7 +67,7 @@ struct session {
 };
 
 struct channel_stream {
-    struct session *session;
+    struct h2client *session;
     TAILQ_ENTRY(channel_stream) link;
     const struct channel_stream_callbacks *callbacks;
     void *arg;
@@ -95,41 +95,41 @@ struct channel_stream {
 };
 
 /* `o` is complete (no zero). Never fails. */
-struct session *session_new(const struct channel_options *o, const struct session_hooks *hooks, void *hooks_arg);
-/* After session_end, or with no stream left. */
-void session_free(struct session *s);
+struct h2client *h2client_new(const struct channel_options *o, const struct h2client_hooks *hooks, void *hooks_arg);
+/* After h2client_end, or with no stream left. */
+void h2client_free(struct h2client *s);
 
 /* Bytes from the guest. 0, or the code of the error that ended the session. */
-int session_input(struct session *s, const uint8_t *data, size_t len);
+int h2client_input(struct h2client *s, const uint8_t *data, size_t len);
 
-/* What to send next, at most `max` pieces; 0: nothing. Then session_sent with what the socket took. */
-int session_output(struct session *s, struct iovec *ret_iov, int max);
-void session_sent(struct session *s, size_t len);
+/* What to send next, at most `max` pieces; 0: nothing. Then h2client_sent with what the socket took. */
+int h2client_output(struct h2client *s, struct iovec *ret_iov, int max);
+void h2client_sent(struct h2client *s, size_t len);
 /* Tell owners that may write again. True when one was told (there may be more to send). */
-bool session_deliver(struct session *s);
+bool h2client_deliver(struct h2client *s);
 
-/* When session_time wants to be called at the latest; UINT64_MAX: not at all. */
-uint64_t session_deadline(const struct session *s);
-int session_time(struct session *s);
+/* When h2client_time wants to be called at the latest; UINT64_MAX: not at all. */
+uint64_t h2client_deadline(const struct h2client *s);
+int h2client_time(struct h2client *s);
 
 /* It is over, for this reason; a first reason stays. Calls nobody. */
-void session_fail(struct session *s, const struct err *why);
+void h2client_fail(struct h2client *s, const struct err *why);
 /* On a session that is over: end every stream with its error. */
-void session_end(struct session *s);
+void h2client_end(struct h2client *s);
 
-int session_request(struct session *s, const struct channel_request *r,
-                    const struct channel_stream_callbacks *callbacks, void *arg, struct channel_stream **ret_stream,
-                    struct err *e);
+int h2client_request(struct h2client *s, const struct channel_request *r,
+                     const struct channel_stream_callbacks *callbacks, void *arg, struct channel_stream **ret_stream,
+                     struct err *e);
 
 /* --- between the files of the session ------------------------------------------------------------------------------
  */
 
-uint64_t session_now(const struct session *s);
-void session_wake(struct session *s);
-void session_enter(struct session *s);
-void session_leave(struct session *s);
-int session_break(struct session *s, int code, const char *format, ...) ATTR_PRINTF(3, 4);
-void session_deadline_lower(struct session *s, uint64_t at);
+uint64_t h2client_now(const struct h2client *s);
+void h2client_wake(struct h2client *s);
+void h2client_enter(struct h2client *s);
+void h2client_leave(struct h2client *s);
+int h2client_break(struct h2client *s, int code, const char *format, ...) ATTR_PRINTF(3, 4);
+void h2client_deadline_lower(struct h2client *s, uint64_t at);
 
 void stream_finish(struct channel_stream *st, const struct err *e); /* on_end, then gone */
 void stream_reset(struct channel_stream *st); /* tell the guest that it is given up; calls nobody */

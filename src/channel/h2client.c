@@ -1,28 +1,28 @@
-/* The session proper: states, input, output, time (see session.h). */
-#include "channel/session.h"
+/* The session proper: states, input, output, time (see h2client.h). */
+#include "channel/h2client.h"
 
 #include <stdarg.h>
 
 #define RESPONSE_HEADERS_MAX 64
 #define HEADER_OVERHEAD 32 /* RFC 9113 section 6.5.2: what an entry counts beside its bytes */
 
-uint64_t session_now(const struct session *s)
+uint64_t h2client_now(const struct h2client *s)
 {
     return s->hooks->now_ms(s->hooks_arg);
 }
 
-void session_wake(struct session *s)
+void h2client_wake(struct h2client *s)
 {
     if (s->hooks->wake)
         s->hooks->wake(s->hooks_arg);
 }
 
-void session_enter(struct session *s)
+void h2client_enter(struct h2client *s)
 {
     s->depth++;
 }
 
-void session_leave(struct session *s)
+void h2client_leave(struct h2client *s)
 {
     if (--s->depth > 0)
         return;
@@ -33,43 +33,43 @@ void session_leave(struct session *s)
     }
 }
 
-void session_deadline_lower(struct session *s, uint64_t at)
+void h2client_deadline_lower(struct h2client *s, uint64_t at)
 {
     if (at < s->deadline) {
         s->deadline = at;
-        session_wake(s);
+        h2client_wake(s);
     }
 }
 
-void session_fail(struct session *s, const struct err *why)
+void h2client_fail(struct h2client *s, const struct err *why)
 {
     if (s->over)
         return;
     s->over = true;
     s->error = *why;
-    session_wake(s);
+    h2client_wake(s);
 }
 
-int session_break(struct session *s, int code, const char *format, ...)
+int h2client_break(struct h2client *s, int code, const char *format, ...)
 {
     struct err e = {.code = code};
     va_list args;
     va_start(args, format);
     vsnprintf(e.text, sizeof(e.text), format, args);
     va_end(args);
-    session_fail(s, &e);
+    h2client_fail(s, &e);
     return code;
 }
 
 /* --- callbacks of nghttp2: 0 to go on, NGHTTP2_ERR_CALLBACK_FAILURE to stop at once
  * ----------------------------------- */
 
-static struct channel_stream *stream_by_id(struct session *s, int32_t id)
+static struct channel_stream *stream_by_id(struct h2client *s, int32_t id)
 {
     return id > 0 ? nghttp2_session_get_stream_user_data(s->h2, id) : NULL;
 }
 
-static int verdict(const struct session *s)
+static int verdict(const struct h2client *s)
 {
     return s->over ? NGHTTP2_ERR_CALLBACK_FAILURE : 0;
 }
@@ -79,13 +79,13 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
 {
     (void)h2;
     (void)flags;
-    struct session *s = arg;
+    struct h2client *s = arg;
     struct channel_stream *st = stream_by_id(s, frame->hd.stream_id);
     if (!st)
         return verdict(s);
     st->head_bytes += name_len + value_len + HEADER_OVERHEAD;
     if (st->head_bytes > AGENT_HEADER_LIST_MAX) {
-        session_break(s, ERR_PROTOCOL, "the agent sent more than %d bytes of headers", AGENT_HEADER_LIST_MAX);
+        h2client_break(s, ERR_PROTOCOL, "the agent sent more than %d bytes of headers", AGENT_HEADER_LIST_MAX);
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
     if (name_len == 7 && memcmp(name, ":status", 7) == 0) {
@@ -94,7 +94,7 @@ static int on_header(nghttp2_session *h2, const nghttp2_frame *frame, const uint
         return verdict(s);
     }
     if (++st->head_count > RESPONSE_HEADERS_MAX) {
-        session_break(s, ERR_PROTOCOL, "the agent sent more than %d headers", RESPONSE_HEADERS_MAX);
+        h2client_break(s, ERR_PROTOCOL, "the agent sent more than %d headers", RESPONSE_HEADERS_MAX);
         return NGHTTP2_ERR_CALLBACK_FAILURE;
     }
     buf_put(&st->head, name, name_len);
@@ -114,11 +114,11 @@ static int on_invalid_header(nghttp2_session *h2, const nghttp2_frame *frame, co
     (void)value;
     (void)value_len;
     (void)flags;
-    session_break(arg, ERR_PROTOCOL, "the agent sent a header that is not valid");
+    h2client_break(arg, ERR_PROTOCOL, "the agent sent a header that is not valid");
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
-static void response_deliver(struct session *s, struct channel_stream *st)
+static void response_deliver(struct h2client *s, struct channel_stream *st)
 {
     struct channel_header headers[RESPONSE_HEADERS_MAX];
     const char *p = st->head_count ? (const char *)buf_data(&st->head) : NULL;
@@ -148,13 +148,13 @@ static void read_end(struct channel_stream *st)
         st->callbacks->on_read_end(st->arg);
 }
 
-static void headers_received(struct session *s, const nghttp2_frame *frame)
+static void headers_received(struct h2client *s, const nghttp2_frame *frame)
 {
     struct channel_stream *st = stream_by_id(s, frame->hd.stream_id);
     if (!st)
         return;
     if (frame->headers.cat != NGHTTP2_HCAT_RESPONSE || st->responded || st->status < 200) {
-        session_break(s, ERR_PROTOCOL, "the agent sent an interim response or trailers");
+        h2client_break(s, ERR_PROTOCOL, "the agent sent an interim response or trailers");
         return;
     }
     response_deliver(s, st);
@@ -162,22 +162,22 @@ static void headers_received(struct session *s, const nghttp2_frame *frame)
         read_end(st);
 }
 
-static void ping_received(struct session *s, const nghttp2_frame *frame)
+static void ping_received(struct h2client *s, const nghttp2_frame *frame)
 {
     if (!(frame->hd.flags & NGHTTP2_FLAG_ACK) || !s->ping_deadline)
         return;
     if (get_u64(frame->ping.opaque_data) != s->ping_count)
         return;
     s->ping_deadline = 0;
-    s->ping_at = s->stream_count ? session_now(s) + s->options.heartbeat_ms : 0;
+    s->ping_at = s->stream_count ? h2client_now(s) + s->options.heartbeat_ms : 0;
     if (s->ping_at)
-        session_deadline_lower(s, s->ping_at);
+        h2client_deadline_lower(s, s->ping_at);
 }
 
 static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 {
     (void)h2;
-    struct session *s = arg;
+    struct h2client *s = arg;
     struct channel_stream *st;
     switch (frame->hd.type) {
     case NGHTTP2_HEADERS:
@@ -192,7 +192,7 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
         ping_received(s, frame);
         break;
     case NGHTTP2_GOAWAY:
-        session_break(s, ERR_PROTOCOL, "the agent ended the session with code %u", frame->goaway.error_code);
+        h2client_break(s, ERR_PROTOCOL, "the agent ended the session with code %u", frame->goaway.error_code);
         break;
     default:
         break;
@@ -203,7 +203,7 @@ static int on_frame(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 static int on_data(nghttp2_session *h2, uint8_t flags, int32_t stream_id, const uint8_t *data, size_t len, void *arg)
 {
     (void)flags;
-    struct session *s = arg;
+    struct h2client *s = arg;
     struct channel_stream *st = stream_by_id(s, stream_id);
     if (!st)
         nghttp2_session_consume_connection(h2, len);
@@ -216,7 +216,7 @@ static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int
 {
     (void)h2;
     (void)frame;
-    session_break(arg, ERR_PROTOCOL, "the agent broke HTTP/2: %s", nghttp2_strerror(lib_error));
+    h2client_break(arg, ERR_PROTOCOL, "the agent broke HTTP/2: %s", nghttp2_strerror(lib_error));
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
@@ -224,30 +224,30 @@ static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int
 static int before_send(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 {
     (void)h2;
-    struct session *s = arg;
+    struct h2client *s = arg;
     if (frame->hd.type != NGHTTP2_GOAWAY)
         return 0;
-    session_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: code %u%s%.*s", frame->goaway.error_code,
-                  frame->goaway.opaque_data_len ? ", " : "", (int)MIN(frame->goaway.opaque_data_len, (size_t)128),
-                  (const char *)frame->goaway.opaque_data);
+    h2client_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: code %u%s%.*s", frame->goaway.error_code,
+                   frame->goaway.opaque_data_len ? ", " : "", (int)MIN(frame->goaway.opaque_data_len, (size_t)128),
+                   (const char *)frame->goaway.opaque_data);
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
 static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int lib_error, void *arg)
 {
     (void)h2;
-    struct session *s = arg;
+    struct h2client *s = arg;
     if (frame->hd.type != NGHTTP2_HEADERS)
         return 0;
     struct channel_stream *st = stream_by_id(s, frame->hd.stream_id);
     if (st && !s->over)
-        session_break(s, ERR_INTERNAL, "a request could not be sent: %s", nghttp2_strerror(lib_error));
+        h2client_break(s, ERR_INTERNAL, "a request could not be sent: %s", nghttp2_strerror(lib_error));
     return 0;
 }
 
 static int on_stream_close(nghttp2_session *h2, int32_t stream_id, uint32_t code, void *arg)
 {
-    struct session *s = arg;
+    struct h2client *s = arg;
     struct channel_stream *st = nghttp2_session_get_stream_user_data(h2, stream_id);
     if (!st || s->over)
         return verdict(s);
@@ -274,16 +274,16 @@ static int on_stream_close(nghttp2_session *h2, int32_t stream_id, uint32_t code
 /* --- life
  * ------------------------------------------------------------------------------------------------------------- */
 
-static void prelude_send(struct session *s)
+static void prelude_send(struct h2client *s)
 {
     uint8_t nonce[AGENT_NONCE_SIZE];
     s->hooks->random(s->hooks_arg, nonce, sizeof(nonce));
     resync_begin(&s->resync, nonce);
     outq_copy(&s->out, s->resync.prelude, sizeof(s->resync.prelude));
     /* Each repeat waits twice as long, so that the last one has time for its echo. */
-    s->resync_repeat_at = session_now(s) + s->resync_repeat_ms;
+    s->resync_repeat_at = h2client_now(s) + s->resync_repeat_ms;
     s->resync_repeat_ms *= 2;
-    session_deadline_lower(s, MIN(s->resync_repeat_at, s->resync_deadline));
+    h2client_deadline_lower(s, MIN(s->resync_repeat_at, s->resync_deadline));
 }
 
 static nghttp2_session_callbacks *callbacks_make(void)
@@ -304,7 +304,7 @@ static nghttp2_session_callbacks *callbacks_make(void)
     return cb;
 }
 
-static void h2_make(struct session *s)
+static void h2_make(struct h2client *s)
 {
     nghttp2_session_callbacks *cb = callbacks_make();
     nghttp2_option *option;
@@ -335,9 +335,9 @@ static void h2_make(struct session *s)
         abort();
 }
 
-struct session *session_new(const struct channel_options *o, const struct session_hooks *hooks, void *hooks_arg)
+struct h2client *h2client_new(const struct channel_options *o, const struct h2client_hooks *hooks, void *hooks_arg)
 {
-    struct session *s = NEW(struct session);
+    struct h2client *s = NEW(struct h2client);
     s->options = *o;
     s->hooks = hooks;
     s->hooks_arg = hooks_arg;
@@ -346,12 +346,12 @@ struct session *session_new(const struct channel_options *o, const struct sessio
     h2_make(s);
     s->deadline = UINT64_MAX;
     s->resync_repeat_ms = o->resync_repeat_ms;
-    s->resync_deadline = session_now(s) + o->resync_timeout_ms;
+    s->resync_deadline = h2client_now(s) + o->resync_timeout_ms;
     prelude_send(s);
     return s;
 }
 
-void session_free(struct session *s)
+void h2client_free(struct h2client *s)
 {
     if (!s)
         return;
@@ -369,27 +369,27 @@ static bool stream_known(void *arg, uint32_t stream_id)
 }
 
 /* Everything up to the echo is of an older session. Returns how many bytes were taken. */
-static size_t resync_take(struct session *s, const uint8_t *data, size_t len)
+static size_t resync_take(struct h2client *s, const uint8_t *data, size_t len)
 {
     size_t n = resync_input(&s->resync, data, len);
     if (s->resync.discarded > AGENT_RESYNC_DISCARD_MAX) {
-        session_break(s, ERR_PROTOCOL, "the agent sent more than %d bytes without beginning a session",
-                      AGENT_RESYNC_DISCARD_MAX);
+        h2client_break(s, ERR_PROTOCOL, "the agent sent more than %d bytes without beginning a session",
+                       AGENT_RESYNC_DISCARD_MAX);
     } else if (s->resync.done) {
         s->ready = true;
-        framewatch_init(&s->watch, AGENT_FRAME_MAX, session_now(s));
+        framewatch_init(&s->watch, AGENT_FRAME_MAX, h2client_now(s));
         for (size_t i = 0; i < s->stats.streams_opened; i++)
             framewatch_opened(&s->watch);
     }
     return n;
 }
 
-int session_input(struct session *s, const uint8_t *data, size_t len)
+int h2client_input(struct h2client *s, const uint8_t *data, size_t len)
 {
     struct err e;
     if (s->over)
         return s->error.code;
-    session_enter(s);
+    h2client_enter(s);
     s->stats.bytes_in += len;
     if (!s->ready) {
         size_t n = resync_take(s, data, len);
@@ -397,60 +397,60 @@ int session_input(struct session *s, const uint8_t *data, size_t len)
         len -= n;
     }
     if (!s->over && len > 0) {
-        if (framewatch_input(&s->watch, data, len, session_now(s), stream_known, s, &e) < 0) {
-            session_fail(s, &e);
+        if (framewatch_input(&s->watch, data, len, h2client_now(s), stream_known, s, &e) < 0) {
+            h2client_fail(s, &e);
         } else {
             ssize_t n = nghttp2_session_mem_recv(s->h2, data, len);
             if (n < 0)
-                session_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: %s", nghttp2_strerror((int)n));
+                h2client_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: %s", nghttp2_strerror((int)n));
         }
         s->stats.frames_in = s->watch.frames;
     }
-    session_wake(s);
-    session_leave(s);
+    h2client_wake(s);
+    h2client_leave(s);
     return s->over ? s->error.code : 0;
 }
 
 /* --- output
  * ----------------------------------------------------------------------------------------------------------- */
 
-static void output_fill(struct session *s)
+static void output_fill(struct h2client *s)
 {
     while (!s->over && !outq_full(&s->out)) {
         const uint8_t *data;
         ssize_t n = nghttp2_session_mem_send(s->h2, &data);
         if (n < 0) /* before_send may have said why already: a first reason stays */
-            session_break(s, ERR_INTERNAL, "HTTP/2 output failed: %s", nghttp2_strerror((int)n));
+            h2client_break(s, ERR_INTERNAL, "HTTP/2 output failed: %s", nghttp2_strerror((int)n));
         if (n <= 0)
             break;
         outq_copy(&s->out, data, (size_t)n);
     }
 }
 
-int session_output(struct session *s, struct iovec *ret_iov, int max)
+int h2client_output(struct h2client *s, struct iovec *ret_iov, int max)
 {
     if (s->over)
         return 0;
-    session_enter(s);
+    h2client_enter(s);
     if (s->ready)
         output_fill(s);
-    session_leave(s);
+    h2client_leave(s);
     return s->over ? 0 : outq_peek(&s->out, ret_iov, max);
 }
 
-void session_sent(struct session *s, size_t len)
+void h2client_sent(struct h2client *s, size_t len)
 {
     s->stats.bytes_out += len;
     outq_consume(&s->out, len);
 }
 
-bool session_deliver(struct session *s)
+bool h2client_deliver(struct h2client *s)
 {
     struct channel_stream *st;
     bool told = false;
     if (s->drains == 0)
         return false;
-    session_enter(s);
+    h2client_enter(s);
 again:
     TAILQ_FOREACH(st, &s->streams, link)
     {
@@ -464,22 +464,22 @@ again:
             goto again; /* the list may be another one */
         }
     }
-    session_leave(s);
+    h2client_leave(s);
     return told;
 }
 
 /* --- time
  * ------------------------------------------------------------------------------------------------------------- */
 
-uint64_t session_deadline(const struct session *s)
+uint64_t h2client_deadline(const struct h2client *s)
 {
     return s->over ? UINT64_MAX : s->deadline;
 }
 
-static uint64_t resync_time(struct session *s, uint64_t now)
+static uint64_t resync_time(struct h2client *s, uint64_t now)
 {
     if (now >= s->resync_deadline) {
-        session_break(s, ERR_TIMEOUT, "the agent did not begin a session within %u ms", s->options.resync_timeout_ms);
+        h2client_break(s, ERR_TIMEOUT, "the agent did not begin a session within %u ms", s->options.resync_timeout_ms);
         return UINT64_MAX;
     }
     if (now >= s->resync_repeat_at)
@@ -487,12 +487,12 @@ static uint64_t resync_time(struct session *s, uint64_t now)
     return MIN(s->resync_repeat_at, s->resync_deadline);
 }
 
-static uint64_t heartbeat_time(struct session *s, uint64_t now)
+static uint64_t heartbeat_time(struct h2client *s, uint64_t now)
 {
     if (s->ping_deadline) {
         if (now >= s->ping_deadline)
-            session_break(s, ERR_TIMEOUT, "the agent did not answer a heartbeat within %u ms",
-                          s->options.heartbeat_timeout_ms);
+            h2client_break(s, ERR_TIMEOUT, "the agent did not answer a heartbeat within %u ms",
+                           s->options.heartbeat_timeout_ms);
         return s->ping_deadline;
     }
     if (!s->ping_at)
@@ -508,12 +508,12 @@ static uint64_t heartbeat_time(struct session *s, uint64_t now)
     for (int i = 0; i < 8; i++)
         payload[i] = (uint8_t)(s->ping_count >> (56 - 8 * i));
     if (nghttp2_submit_ping(s->h2, NGHTTP2_FLAG_NONE, payload) != 0)
-        session_break(s, ERR_INTERNAL, "a heartbeat could not be sent");
+        h2client_break(s, ERR_INTERNAL, "a heartbeat could not be sent");
     s->ping_deadline = now + s->options.heartbeat_timeout_ms;
     return s->ping_deadline;
 }
 
-static uint64_t streams_time(struct session *s, uint64_t now)
+static uint64_t streams_time(struct h2client *s, uint64_t now)
 {
     struct channel_stream *st;
     uint64_t next;
@@ -535,29 +535,29 @@ again:
     return next;
 }
 
-int session_time(struct session *s)
+int h2client_time(struct h2client *s)
 {
     if (s->over)
         return s->error.code;
-    uint64_t now = session_now(s);
+    uint64_t now = h2client_now(s);
     if (now < s->deadline)
         return 0;
-    session_enter(s);
+    h2client_enter(s);
     s->deadline = UINT64_MAX;
     uint64_t next = s->ready ? heartbeat_time(s, now) : resync_time(s, now);
     if (!s->over)
         next = MIN(next, streams_time(s, now));
     s->deadline = MIN(s->deadline, next);
-    session_wake(s);
-    session_leave(s);
+    h2client_wake(s);
+    h2client_leave(s);
     return s->over ? s->error.code : 0;
 }
 
-void session_end(struct session *s)
+void h2client_end(struct h2client *s)
 {
     struct channel_stream *st;
-    session_enter(s);
+    h2client_enter(s);
     while ((st = TAILQ_FIRST(&s->streams)))
         stream_finish(st, &s->error);
-    session_leave(s);
+    h2client_leave(s);
 }
