@@ -14,12 +14,12 @@
 #ifndef SPACE_HTTP_HTTP_REQUEST_H
 #define SPACE_HTTP_HTTP_REQUEST_H
 
+#include "base/err.h" /* before uv.h, which brings the MIN and MAX of sys/param.h */
+#include "http/router.h"
+
 #include <jansson.h>
 #include <sys/types.h>
 #include <uv.h>
-
-#include "base/err.h"
-#include "http/router.h"
 
 struct http_server;
 struct http_request;

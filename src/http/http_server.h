@@ -5,8 +5,7 @@
 #ifndef SPACE_HTTP_HTTP_SERVER_H
 #define SPACE_HTTP_HTTP_SERVER_H
 
-#include <uv.h>
-
+#include "base/buf.h"
 #include "base/err.h"
 #include "http/http_request.h"
 #include "http/router.h"
