@@ -28,7 +28,7 @@ first() {
     return 1
 }
 
-state= name=base size_mib=2048 cache=${SPACE_CACHE:-} agent= modules_list= fresh=no
+state= name=base size_mib=2048 cache=${TEMPLATE_CACHE:-} agent= modules_list= fresh=no
 while [ $# -gt 0 ]; do
     case $1 in
         --fresh) fresh=yes; shift; continue ;;
@@ -50,7 +50,7 @@ if [ ! -d "$state" ]; then echo "no state folder $state: start spaced once, or m
 state=$(cd "$state" && pwd)
 cache=${cache:-$state/cache}
 if [ -z "$agent" ]; then
-    agent=$(first "$here/../space-agent" "${SPACE_BUILD:-$here/../../build}/src/agent/space-agent") ||
+    agent=$(first "$here/../space-agent" "$here/../../build/src/agent/space-agent") ||
         { echo "the guest agent is not built (space-agent)" >&2; exit 3; }
 fi
 if [ -z "$modules_list" ]; then
@@ -124,7 +124,7 @@ if [ "$fresh" = yes ]; then rm -rf "$kept"; fi
 if [ ! -e "$kept/sha256" ]; then
     mkdir "$staging/rootfs"
     # A user namespace's root cannot enter the state folder: without root the scratch folder lies elsewhere.
-    if [ "$(id -u)" = 0 ]; then export SPACE_SCRATCH=$staging; fi
+    if [ "$(id -u)" = 0 ]; then export TEMPLATE_SCRATCH=$staging; fi
     step "$here/make-rootfs.sh" "$staging/rootfs" "$size_mib" "$cache"
     sha256 "$staging/rootfs/rootfs.raw" > "$staging/rootfs/sha256"
     rm -rf "$cache"/rootfs-*

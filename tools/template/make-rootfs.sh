@@ -56,7 +56,7 @@ export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date -u -d "$(date -u +%Y-%m-%d)
 export LC_ALL=C.UTF-8
 
 # The scratch folder must be reachable by the subordinate root in unshare mode; a home folder often is not.
-scratch=$(mktemp -d "${SPACE_SCRATCH:-/var/tmp}/space-rootfs.XXXXXX")
+scratch=$(mktemp -d "${TEMPLATE_SCRATCH:-/var/tmp}/space-rootfs.XXXXXX")
 cleanup() {
     as_owner rm -rf --one-file-system "$scratch" 2> /dev/null || rm -rf --one-file-system "$scratch"
 }
@@ -85,7 +85,7 @@ follow() {
 
 sed -E 's/\[[^]]*\] //' "$apt_dir/sources.list" > "$scratch/sources.list"
 keyring=/usr/share/keyrings/debian-archive-keyring.gpg
-mmdebstrap --mode="$mode" --variant=minbase --format=tar --architectures=amd64 --include="$packages" \
+TMPDIR=$scratch mmdebstrap --mode="$mode" --variant=minbase --format=tar --architectures=amd64 --include="$packages" \
     ${keyring:+--keyring="$keyring"} \
     --aptopt='Acquire::Languages "none"' --aptopt='Acquire::Retries "3"' \
     --dpkgopt='path-exclude=/usr/share/man/*' --dpkgopt='path-exclude=/usr/share/locale/*' \
