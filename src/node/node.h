@@ -11,8 +11,8 @@
 #include "base/err.h"
 #include "base/id.h"
 
-struct channel;
 struct config;
+struct guest;
 struct node;
 struct store;
 
@@ -98,11 +98,12 @@ void node_remove(struct node *n, const char *machine_id, node_done_cb cb, void *
 
 /* The connection to the guest agent of a running machine, or NULL with ERR_STATE (paused), ERR_NOT_FOUND (gone) or
  * ERR_UNAVAILABLE (being reconnected). Borrowed: look it up for each call. */
-struct channel *node_channel(struct node *n, const char *machine_id, struct err *e);
+struct guest *node_guest(struct node *n, const char *machine_id, struct err *e);
 
-/* The newest bytes of the guest console (at most the ring's size), appended to ret. ERR_NOT_FOUND. */
-struct buf;
-int node_console(struct node *n, const char *machine_id, struct buf *ret, struct err *e);
+/* The newest bytes of the guest console (at most the ring's size; raw guest bytes, valid during the call), or an error.
+ * Works on a paused machine too. */
+typedef void (*node_console_cb)(void *arg, const void *data, size_t len, const struct err *e);
+void node_console(struct node *n, const char *machine_id, node_console_cb cb, void *arg);
 
 /* ---- templates ---- */
 

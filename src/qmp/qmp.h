@@ -40,7 +40,7 @@ int qmp_open(uv_loop_t *loop, const char *path, const struct qmp_callbacks *call
 void qmp_command(struct qmp *q, const char *command, json_t *arguments, int fd, uint64_t timeout_ms, qmp_answer_cb cb,
                  void *arg);
 
-/* Close without further callbacks; outstanding commands are forgotten. NULL is fine. */
+/* Close. Outstanding commands get ERR_CANCELLED before it returns, on_close is not called. NULL is fine. */
 void qmp_free(struct qmp *q);
 
 #endif
