@@ -74,6 +74,7 @@ struct exec_run;
  * more is thrown away and `truncated` says so), and call `done` once when it has ended. */
 struct exec_run *exec_run_start(struct control *c, const char *project_id, const char *sandbox_id, const char *id,
                                 const void *input, size_t input_len, size_t max_output, exec_run_cb done, void *arg);
-void exec_run_drop(struct exec_run *r); /* the exec goes on; NULL is fine */
+/* Nobody wants the answer any more: no callback, and the command is killed. NULL is fine. */
+void exec_run_drop(struct exec_run *r);
 
 #endif

@@ -39,9 +39,9 @@ static const struct life_step table[LIFE_STATES][LIFE_EVENTS] = {
         [LIFE_DEADLINE] = TO_DELETING(DO(OP_CANCEL) | DO(UNCLAIM)),
         [LIFE_CLAIMED] = MOVE(RUNNING, DO(OP_SUCCEED)),
         [LIFE_CLAIM_FAILED] = TO_FAILED(DO(OP_FAIL)),
-        /* The node keeps only a machine whose agent has confirmed the identity: what is found running is ready. One
-         * that stands still never became ready: it is removed and the claim begins again. */
-        [LIFE_FOUND] = MOVE(RUNNING, DO(OP_SUCCEED)),
+        /* Nobody was told of it yet, and whether its agent had confirmed who it is cannot be known: begin again (the
+         * claim removes what there is). */
+        [LIFE_FOUND] = MOVE(CREATING, DO(CLAIM)),
         [LIFE_FOUND_PAUSED] = MOVE(CREATING, DO(CLAIM)),
         [LIFE_GONE] = MOVE(CREATING, DO(CLAIM)),
     },

@@ -75,7 +75,7 @@ enum life_action {
     LIFE_DO_OP_CANCEL = 1 << 2,  /* … is given up in favour of a delete */
     LIFE_DO_UNCLAIM = 1 << 3,    /* node_claim_cancel */
     LIFE_DO_END_EXECS = 1 << 4,  /* execs that have not ended are lost */
-    LIFE_DO_CLAIM = 1 << 5,      /* node_claim; answers CLAIMED or CLAIM_FAILED */
+    LIFE_DO_CLAIM = 1 << 5,      /* remove a machine that there is, node_claim; answers CLAIMED or CLAIM_FAILED */
     LIFE_DO_PAUSE = 1 << 6,      /* node_pause; answers PAUSE_DONE or PAUSE_FAILED */
     LIFE_DO_RESUME = 1 << 7,     /* node_resume; answers RESUME_DONE or RESUME_FAILED */
     LIFE_DO_REMOVE = 1 << 8,     /* node_remove, tried again until it succeeds; answers REMOVED */

@@ -42,8 +42,14 @@ int sandbox_change(struct control *c, const char *project_id, const char *id, ui
  * something else; ERR_GONE: it has ended; ERR_UNAVAILABLE: the agent is being connected again. */
 struct guest *sandbox_guest(struct control *c, const char *project_id, const char *id, struct err *e);
 
+/* Whether sandbox_guest could give one, without asking the node. */
+int sandbox_require_running(struct control *c, const char *project_id, const char *id, struct err *e);
+
 /* The machine of a sandbox that has one. Errors as above, but paused is fine. */
 int sandbox_machine(struct control *c, const char *project_id, const char *id, char ret_machine[ID_SIZE],
                     struct err *e);
+
+/* Which pool its machine came from; false when that is not known (any more). */
+bool sandbox_claim_source(struct control *c, const char *id, enum claim_source *ret_source);
 
 #endif
