@@ -1,11 +1,12 @@
 /* Emptying the WAL off the loop's thread: after a commit that leaves the WAL larger than `wal_limit_bytes`, a libuv
- * worker with a connection of its own copies it into the main file, with the fsyncs that this takes. */
+ * worker with a connection of its own copies it into the main file, with the fsyncs that this takes. Until store_checkpoint_start
+ * was called the copy is made by the commit that finds the WAL too large. */
 #ifndef SPACE_STORE_CHECKPOINT_H
 #define SPACE_STORE_CHECKPOINT_H
 
-#include <uv.h>
-
 #include "store/store.h"
+
+#include <uv.h>
 
 /* From here on checkpoints run on the workers of `loop`. */
 int store_checkpoint_start(struct store *s, uv_loop_t *loop, struct err *e);

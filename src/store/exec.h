@@ -71,6 +71,9 @@ int store_exec_list(struct store *s, const char *project_id, const char *sandbox
 int store_exec_verify_token(struct store *s, const char *sandbox_id, const char *id, const char *token,
                             int64_t now_ms, struct store_exec **ret_exec, struct err *e);
 
+/* A new end of the token's life; ERR_NOT_FOUND. */
+int store_exec_extend_token(struct store *s, const char *id, int64_t token_expires_at_ms, struct err *e);
+
 /* reserved → running; ERR_STATE otherwise. */
 int store_exec_start(struct store *s, const char *id, int32_t guest_pid, int64_t now_ms, struct err *e);
 /* reserved or running → exited. */
@@ -81,6 +84,8 @@ int store_exec_fail(struct store *s, const char *id, enum store_exec_state to, c
                     struct err *e);
 /* All of a sandbox that have not ended → lost; returns how many. */
 int store_exec_lose_all(struct store *s, const char *sandbox_id, const char *reason, int64_t now_ms, struct err *e);
+/* Remove the oldest that have ended, so that at most `keep` rows of the sandbox stay; returns how many went. */
+int store_exec_trim(struct store *s, const char *sandbox_id, unsigned keep, struct err *e);
 int store_exec_delete(struct store *s, const char *project_id, const char *sandbox_id, const char *id,
                       struct err *e);
 

@@ -34,20 +34,22 @@ enum store_accelerator { STORE_ACCELERATOR_TCG, STORE_ACCELERATOR_KVM };
 #define STORE_METADATA_KEY_MAX 128
 #define STORE_METADATA_VALUE_MAX 1024
 #define STORE_METADATA_JSON_MAX 16384
+#define STORE_ENV_PAIRS_MAX 1024
+#define STORE_ENV_KEY_MAX 256
+#define STORE_ENV_JSON_MAX 65536
 
 struct store_sandbox {
     char id[ID_SIZE];
     char project_id[ID_SIZE];
     char *name; /* NULL or ≤ 128 bytes; need not be unique */
     enum store_sandbox_state state;
-    char *reason; /* why it is in this state; NULL or ≤ 1,024 bytes */
+    char *reason; /* why it is in this state; NULL or ≤ 1,024 bytes, longer is cut */
 
     char *template_digest;
     char *template_tag; /* as asked for; NULL when the digest was given */
     uint32_t vcpus, memory_mib, disk_mib;
     enum store_accelerator accelerator;
-    bool jail_reduced;
-    uint64_t jail_missing; /* bits of the jail's features that this host could not give */
+    uint64_t jail_missing; /* bits of the jail's features that this host could not give; 0: a full jail */
 
     char *env_json;      /* object of strings; NULL stands for {} */
     char *metadata_json; /* object of strings; NULL stands for {} */
@@ -116,7 +118,6 @@ struct store_machine_ref {
     int32_t pid;
     uint64_t pid_start_time;
     enum store_accelerator accelerator;
-    bool jail_reduced;
     uint64_t jail_missing;
 };
 /* Its machine; adds 1 to `generation`. NULL: it has none any more. */
