@@ -1,4 +1,5 @@
 /* One call: an exec is started, fed, read to its end, and its output collected up to a cap. */
+#include "base/buf.h"
 #include "control/exec_internal.h"
 
 #include "control/sandbox.h"

@@ -115,7 +115,6 @@ int sandbox_create(struct control *c, const struct sandbox_spec *spec, char ret_
         .memory_mib = shape.mem_mib,
         .disk_mib = shape.disk_mib,
         .accelerator = (enum store_accelerator)stats.accelerator,
-        .jail_reduced = stats.jail_missing != 0,
         .jail_missing = stats.jail_missing,
         .env_json = (char *)spec->env_json,
         .metadata_json = (char *)spec->metadata_json,
