@@ -214,7 +214,7 @@ static void on_timeout(uv_timer_t *timer)
 static void step_failed(struct machine *m, const struct err *e)
 {
     char reason[400];
-    snprintf(reason, sizeof(reason), "%s", e->text);
+    snprintf(reason, sizeof(reason), "%.390s", e->text);
     process_kill(m);
     machine_end(m, reason);
 }

@@ -6,11 +6,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/str.h"
+#include "digest/digest.h"
 #include "node/node_internal.h"
 
 static const char *const template_parts[] = {"rootfs.raw", "vmlinuz", "initramfs.img"};
@@ -66,10 +66,9 @@ static int digest_make(const char *folder, char ret_digest[DIGEST_SIZE], struct 
         buf_printf(&lines, "%s %s\n", template_parts[k], hex ? hex : "");
     }
     json_decref(manifest);
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned len = 0;
-    EVP_Digest(buf_data(&lines), lines.len, digest, &len, EVP_sha256(), NULL);
-    hex_encode(digest, len, ret_digest);
+    uint8_t digest[SHA256_LEN];
+    sha256_of(buf_data(&lines), lines.len, digest);
+    hex_encode(digest, sizeof(digest), ret_digest);
     return 0;
 }
 

@@ -6,13 +6,13 @@
 #include <fcntl.h>
 #include <jansson.h>
 #include <linux/memfd.h>
-#include <openssl/evp.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/str.h"
+#include "digest/digest.h"
 #include "node/node_internal.h"
 
 #define MANIFEST_MAX (1 * MIB)
@@ -28,21 +28,18 @@ int file_sha256(const char *path, char ret_hex[DIGEST_SIZE], uint64_t *ret_size,
         return err_errno(e, errno == ENOENT ? ERR_NOT_FOUND : ERR_SYSTEM, errno, "open %s", path);
     if (!S_ISREG(st.st_mode))
         return err_set(e, ERR_INVALID, "%s is no regular file", path);
-    EVP_MD_CTX *context = EVP_MD_CTX_new();
+    struct sha256 *sum = sha256_new();
     _cleanup_free_ uint8_t *chunk = xmalloc(MIB);
-    uint8_t digest[EVP_MAX_MD_SIZE];
-    unsigned digest_len = 0;
-    EVP_DigestInit_ex(context, EVP_sha256(), NULL);
+    uint8_t digest[SHA256_LEN];
     ssize_t n;
     while ((n = read(fd, chunk, MIB)) > 0 || (n < 0 && errno == EINTR))
         if (n > 0)
-            EVP_DigestUpdate(context, chunk, (size_t)n);
+            sha256_add(sum, chunk, (size_t)n);
     int saved = errno;
-    EVP_DigestFinal_ex(context, digest, &digest_len);
-    EVP_MD_CTX_free(context);
+    sha256_end(sum, digest);
     if (n < 0)
         return err_errno(e, ERR_SYSTEM, saved, "read %s", path);
-    hex_encode(digest, digest_len, ret_hex);
+    hex_encode(digest, sizeof(digest), ret_hex);
     if (ret_size)
         *ret_size = (uint64_t)st.st_size;
     return 0;
