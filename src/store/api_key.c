@@ -188,7 +188,7 @@ static int key_make(struct store *s, const char *project_id, const char *name, u
         return r;
     id_new(ID_KEY, id);
     secret_new(STORE_SECRET_PREFIX, secret, sizeof(secret));
-    sha256(secret, strlen(secret), hash);
+    sha256_of(secret, strlen(secret), hash);
     r = statement_run(s,
                       "INSERT INTO api_keys (id, project_id, name, scopes, hash, hash_start, bootstrap, created_at,"
                       " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -259,7 +259,7 @@ int store_api_key_verify(struct store *s, const char *secret, int64_t now_ms, st
     struct cached_key *k = NULL;
     if (!secret || !secret_well_formed(secret))
         return refuse(e);
-    sha256(secret, STORE_SECRET_SIZE - 1, hash);
+    sha256_of(secret, STORE_SECRET_SIZE - 1, hash);
     if (s->keys)
         HASH_FIND(hh, s->keys->by_hash, hash, STORE_HASH_LEN, k);
     if (k) {

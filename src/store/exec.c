@@ -83,7 +83,7 @@ int store_exec_insert(struct store *s, const struct store_exec *x, char ret_toke
     if ((r = check_id(ID_EXEC, x->id, e)) < 0 || (r = check_json("exec", x->spec_json, STORE_EXEC_SPEC_MAX, e)) < 0)
         return r;
     secret_new(STORE_TOKEN_PREFIX, token, sizeof(token));
-    sha256(token, strlen(token), hash);
+    sha256_of(token, strlen(token), hash);
     r = statement_run(s,
                       "INSERT INTO execs (id, sandbox_id, project_id, state, reason, spec, token_hash,"
                       " token_expires_at, guest_pid, created_at, started_at, ended_at)"
@@ -128,7 +128,7 @@ int store_exec_verify_token(struct store *s, const char *sandbox_id, const char 
     size_t len = token ? strnlen(token, STORE_TOKEN_SIZE) : 0;
     if (!id || !sandbox_id || len != STORE_TOKEN_SIZE - 1)
         goto refused;
-    sha256(token, len, hash);
+    sha256_of(token, len, hash);
     int r = statement_open(s, ONE_EXEC, BINDS(B_TEXT(id), B_TEXT(sandbox_id), B_TEXT(NULL)), &stmt, e);
     if (r < 0 || (r = statement_step(s, stmt, e)) < 0)
         return r;

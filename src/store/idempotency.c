@@ -13,8 +13,11 @@ void store_idempotency_answer_done(struct store_idempotency_answer *answer)
 void store_request_hash(const char *method, const char *path, const void *body, size_t body_len,
                         uint8_t ret_hash[STORE_HASH_LEN])
 {
-    const struct span spans[] = {{method, strlen(method) + 1}, {path, strlen(path) + 1}, {body, body_len}};
-    sha256_spans(spans, ARRAY_LEN(spans), ret_hash);
+    struct sha256 *hash = sha256_new();
+    sha256_add(hash, method, strlen(method) + 1);
+    sha256_add(hash, path, strlen(path) + 1);
+    sha256_add(hash, body, body_len);
+    sha256_end(hash, ret_hash);
 }
 
 static int check_key(const char *key, struct err *e)

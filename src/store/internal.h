@@ -5,7 +5,7 @@
 #include <sqlite3.h>
 
 #include "base/buf.h"
-#include "store/hash.h"
+#include "digest/digest.h"
 #include "store/store.h"
 
 struct stmt_entry;

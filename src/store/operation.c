@@ -176,6 +176,18 @@ int store_operation_progress(struct store *s, const char *id, uint64_t done, uin
     return r < 0 ? r : 0;
 }
 
+int store_operation_set_target(struct store *s, const char *id, const char *target_id, struct err *e)
+{
+    int r = check_text("target", target_id, 1, STORE_DIGEST_MAX, e);
+    if (r < 0)
+        return r;
+    r = statement_run(s, "UPDATE operations SET target_id = ? WHERE id = ? AND state IN (0, 1)",
+                      BINDS(B_TEXT(target_id), B_TEXT(id)), e);
+    if (r == 0)
+        return not_in_state(s, id, e);
+    return r < 0 ? r : 0;
+}
+
 int store_operation_finish(struct store *s, const char *id, int error_code, const char *error_text_given,
                            int64_t now_ms, struct err *e)
 {
