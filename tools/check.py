@@ -166,7 +166,8 @@ def run_program(suite, program, command, environment, only, results):
         results.add(name, "skip", reason, log)
     elif code != 0 and not bad:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
-        last = (text.strip().splitlines() or [""])[-1]
+        lines = text.strip().splitlines() or [""]
+        last = next((l for l in lines if "SUMMARY: " in l or "runtime error: " in l or "Assertion" in l), lines[-1])
         results.add(name, "fail", f"{how}: {last[:160]}", log)
     elif code == 0 and not cases:
         results.add(name, "pass")
@@ -211,7 +212,7 @@ def fuzz_targets():
     for name, command, env in meson_tests(BUILD + "-fuzz", "fuzz"):
         corpus = os.path.join(REPO, "tests", "fuzz", "corpus", name)
         inner = f'mkdir grown; if [ -d "$1" ]; then cp -r "$1" seeds; else mkdir seeds; fi; shift; ' \
-                f'exec "$@" -max_total_time={seconds} -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 grown seeds'
+                f'exec "$@" -max_total_time={seconds} -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 -error_exitcode=1 grown seeds'
         found.append((name, ["sh", "-c", inner, "sh", corpus] + command, env))
     return found
 
@@ -308,8 +309,8 @@ def main():
                 continue
             if options.only:
                 by_program = [p for p in programs if options.only in f"{suite.name}/{p[0]}" or f"{suite.name}/{p[0]}/" in options.only]
-                # A text that is in no program's name may still be in a case's: then every program is asked.
-                programs = by_program or programs
+                # A text that is in no program's name may be in a case's: then each program that has cases is asked.
+                programs = by_program or (programs if suite.parse is not parse_exit else [])
             if not programs:
                 continue
             print(paint(suite.name, 1), flush=True)
