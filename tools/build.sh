@@ -14,7 +14,7 @@ setup_env=()
 while [ $# -gt 0 ]; do
     case $1 in
         --asan) options+=(-Db_sanitize=address,undefined) ;;
-        --fuzz) options+=(-Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true); setup_env=(env CC=clang) ;;
+        --fuzz) options+=(-Db_sanitize=address,undefined -Db_lundef=false -Dfuzz=true -Dwerror=false); setup_env=(env CC=clang) ;;
         --prefix) options+=("--prefix=$2"); shift ;;
         --) shift; break ;;
         *) fail "build.sh: unknown option $1" ;;

@@ -13,7 +13,7 @@ begin=$(now_ms)
 "$tools/install-deps.sh" build run check
 "$tools/build.sh" "$build" -- "-j$(nproc)"
 "$tools/build.sh" "$build-asan" --asan -- "-j$(nproc)"
-if [ -e "$repo/tests/fuzz/meson.build" ]; then "$tools/build.sh" "$build-fuzz" --fuzz -- "-j$(nproc)" tests/fuzz/all; fi
+if [ -e "$repo/tests/fuzz/meson.build" ]; then "$tools/build.sh" "$build-fuzz" --fuzz -- "-j$(nproc)" fuzz-targets; fi
 
 if [ ! -x "$qemu/bin/qemu-system-x86_64" ]; then step "fetching QEMU" "$tools/fetch-qemu.sh" "$qemu"; fi
 export TEST_QEMU=$qemu/bin/qemu-system-x86_64 TEST_QEMU_DATA=$qemu/share

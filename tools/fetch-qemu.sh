@@ -54,7 +54,8 @@ out=$work/out
 lib=$work/root/usr/lib/$(dpkg-architecture -qDEB_HOST_MULTIARCH 2>/dev/null || echo x86_64-linux-gnu)
 mkdir -p "$out/bin" "$out/lib" "$out/share"
 cp "$work/root/usr/bin/qemu-system-x86_64" "$work/root/usr/bin/qemu-img" "$out/bin/"
-find "$work/root/usr/lib" "$work/root/lib" -path '*/qemu/*' -prune -o \( -name '*.so' -o -name '*.so.[0-9]*' \) -print 2>/dev/null |
+mkdir -p "$work/root/usr/lib" "$work/root/lib"
+find "$work/root/usr/lib" "$work/root/lib" -path '*/qemu/*' -prune -o \( -name '*.so' -o -name '*.so.[0-9]*' \) -print |
     while read -r library; do cp -a "$library" "$out/lib/"; done
 for module in accel-tcg-x86_64.so hw-core.so; do
     if [ -e "$lib/qemu/$module" ]; then mkdir -p "$out/lib/qemu" && cp "$lib/qemu/$module" "$out/lib/qemu/"; fi

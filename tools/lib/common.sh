@@ -6,7 +6,8 @@
 
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 repo=$(dirname "$tools")
-build=${BUILD:-$repo/build}
+build=${BUILD:-build}
+case $build in /*) ;; *) build=$repo/$build ;; esac
 if [ "$(id -u)" = 0 ]; then
     state=${STATE:-/var/lib/space}
     cache=${CACHE:-/var/cache/space}
