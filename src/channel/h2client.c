@@ -274,9 +274,16 @@ static int on_stream_close(nghttp2_session *h2, int32_t stream_id, uint32_t code
 /* --- life
  * ------------------------------------------------------------------------------------------------------------- */
 
+/* Each prelude has a nonce of its own, and only the echo of the last one counts: an agent that comes to answer several
+ * does it in their order, so nothing of an earlier answer can be taken for the session. A repeat first ends whatever
+ * frame of an older session the agent may still be waiting for. */
 static void prelude_send(struct h2client *s)
 {
     uint8_t nonce[AGENT_NONCE_SIZE];
+    if (s->resync_repeat_at) {
+        static const uint8_t zeros[AGENT_RESYNC_FLUSH];
+        outq_copy(&s->out, zeros, sizeof(zeros));
+    }
     s->hooks->random(s->hooks_arg, nonce, sizeof(nonce));
     resync_begin(&s->resync, nonce);
     outq_copy(&s->out, s->resync.prelude, sizeof(s->resync.prelude));

@@ -27,8 +27,8 @@ struct guest {
 
 struct call_kind {
     int success; /* the status that means it; others below 400 are out of protocol */
-    /* A successful answer has begun (may be NULL). False: the call was finished or is gone. */
-    bool (*begin)(struct guest_call *call, const struct channel_header *headers, size_t count);
+    /* A successful answer has begun; may be NULL. */
+    void (*begin)(struct guest_call *call, const struct channel_header *headers, size_t count);
     /* Bytes of a successful answer; NULL: they are collected in `body`. */
     void (*data)(struct guest_call *call, const uint8_t *data, size_t len);
     void (*read_end)(struct guest_call *call); /* may be NULL */
@@ -72,7 +72,7 @@ struct guest_call {
         struct guest_watch_callbacks watch;
         struct guest_connect_callbacks connect;
     } cb;
-    struct record_reader records; /* exec_output, watch */
+    struct record_reader records;   /* exec_output, watch */
     char id[AGENT_EXEC_ID_MAX + 1]; /* what the answer must be about: exec id, sandbox id */
     char *after;                    /* dir: names must sort after it */
     uint64_t expected;              /* exec_output: offset of the next record; file_get: bytes that may come */

@@ -4,14 +4,13 @@
 #include "base/str.h"
 #include "wire/wire.h"
 
-#define TIME_MAX_MS 253402300799999LL /* the last millisecond of the year 9999 */
 #define COUNT_MAX ((uint64_t)INT64_MAX / 2)
 #define RULES_MAX 24
 
 enum form {
-    FORM_U64,   /* 0..max */
-    FORM_U32,   /* 0..max */
-    FORM_TIME,  /* milliseconds, brought into range */
+    FORM_U64,  /* 0..max */
+    FORM_U32,  /* 0..max */
+    FORM_TIME, /* milliseconds, brought into range */
     FORM_FLAG,
     FORM_TOKEN, /* printable ASCII in a char array of `max` bytes */
     FORM_BYTES, /* opaque text in the arena; const char *, at most `max` bytes */
@@ -26,10 +25,13 @@ struct rule {
     size_t offset; /* in the struct that is filled */
 };
 
-#define RULE(type, member, tag_, form_, required_, max_)                                                              \
-    {.tag = (tag_), .form = (form_), .required = (required_), .max = (max_), .offset = offsetof(type, member)}
+#define RULE(type, member, tag_, form_, required_, max_)                                                               \
+    {                                                                                                                  \
+        .tag = (tag_), .form = (form_), .required = (required_), .max = (max_), .offset = offsetof(type, member)       \
+    }
 
-/* Strings of one message: with their terminators no longer in all than the message, whose fields have longer headers. */
+/* Strings of one message: with their terminators no longer in all than the message, whose fields have longer headers.
+ */
 struct arena {
     char *mem;
     size_t used, size;
@@ -94,7 +96,7 @@ static bool field_take(const struct rule *rule, const struct wire_field *f, void
     case FORM_TIME:
         if (!wire_field_i64(f, &i))
             return false;
-        *(int64_t *)at = i < 0 ? 0 : MIN(i, (int64_t)TIME_MAX_MS);
+        *(int64_t *)at = i < 0 ? 0 : MIN(i, (int64_t)DECODE_TIME_MAX_MS);
         return true;
     case FORM_FLAG:
         return wire_field_bool(f, at);
@@ -223,8 +225,7 @@ int decode_bench_spawn(const void *data, size_t len, uint64_t *ret_mean_ns, uint
     struct wire_field f;
     wire_reader_init(&reader, data, len);
     while (wire_next(&reader, &f))
-        if (f.tag == AGENT_TAG_BENCH_EACH_NS &&
-            (count == AGENT_BENCH_SPAWN_MAX || !wire_field_u64(&f, &each[count++])))
+        if (f.tag == AGENT_TAG_BENCH_EACH_NS && (count == AGENT_BENCH_SPAWN_MAX || !wire_field_u64(&f, &each[count++])))
             return broken(e, "the measurement");
     *ret_count = count;
     *ret_each = steal(each);

@@ -1,10 +1,12 @@
-/* Messages of the guest, decoded strictly: each known field at most once, in its form and inside its bounds; fields that
- * are not known are passed over. Every function returns 0 or ERR_PROTOCOL with a text, touches no clock and does no I/O.
- * Times are brought into the years 1970 to 9999, so that they can be shown whatever they are. */
+/* Messages of the guest, decoded strictly: each known field at most once, in its form and inside its bounds; fields
+ * that are not known are passed over. Every function returns 0 or ERR_PROTOCOL with a text, touches no clock and does
+ * no I/O. Times are brought into the years 1970 to 9999, so that they can be shown whatever they are. */
 #ifndef SPACE_GUEST_DECODE_H
 #define SPACE_GUEST_DECODE_H
 
 #include "guest/guest.h"
+
+#define DECODE_TIME_MAX_MS 253402300799999LL /* the last millisecond of the year 9999 */
 
 int decode_hello(const void *data, size_t len, struct guest_hello *ret_hello, struct err *e);
 /* Also ERR_PROTOCOL when it confirms another sandbox than `sandbox_id`, or does not confirm. */
