@@ -16,6 +16,8 @@ static void conn_poll(uv_poll_t *handle, int status, int events)
     }
     if (status == 0 && (events & UV_WRITABLE) && c->raw_out.len)
         conn_raw_send(c);
+    if (status < 0)
+        c->watching = 0; /* libuv has stopped the handle */
     if (status < 0 || (events & UV_DISCONNECT)) {
         if (r)
             request_abort(r, HTTP_ABORT_CLIENT);
