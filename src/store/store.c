@@ -21,7 +21,6 @@ int connection_open(const char *path, bool read_only, bool full_durability, uint
         sqlite3_extended_result_codes(db, 1);
         sqlite3_busy_timeout(db, (int)busy_timeout_ms);
         sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-        sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
         _cleanup_free_ char *pragmas =
             xasprintf("PRAGMA journal_mode = WAL; PRAGMA synchronous = %s; PRAGMA foreign_keys = ON;"
