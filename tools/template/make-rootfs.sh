@@ -58,11 +58,13 @@ export LC_ALL=C.UTF-8
 # The scratch folder must be reachable by the subordinate root in unshare mode; a home folder often is not.
 scratch=$(mktemp -d "${TEMPLATE_SCRATCH:-/var/tmp}/space-rootfs.XXXXXX")
 cleanup() {
-    as_owner rm -rf --one-file-system "$scratch" 2> /dev/null || rm -rf --one-file-system "$scratch"
+    # What the namespace's root made only it can remove, the folder itself only its owner.
+    if [ "$mode" = unshare ]; then as_owner rm -rf --one-file-system "$scratch/root" "$scratch/rootfs.raw" || true; fi
+    rm -rf --one-file-system "$scratch"
 }
 trap cleanup EXIT
 trap 'exit 130' INT TERM HUP
-if [ "$mode" = unshare ]; then chmod 777 "$scratch"; else chmod 755 "$scratch"; fi
+if [ "$mode" = unshare ]; then chmod 1733 "$scratch"; else chmod 755 "$scratch"; fi
 
 apt_private_init "$cache/apt"
 count=$(echo "$packages" | tr ',' '\n' | wc -l)
@@ -97,8 +99,7 @@ TMPDIR=$scratch mmdebstrap --mode="$mode" --variant=minbase --format=tar --archi
     bookworm "$scratch/root.tar" "$scratch/sources.list" 2>&1 | follow
 
 progress rootfs 75 100 "unpacking the root file system"
-mkdir "$scratch/root"
-if [ "$mode" = unshare ]; then chmod 777 "$scratch/root"; fi
+as_owner mkdir "$scratch/root"
 as_owner tar -C "$scratch/root" --xattrs --xattrs-include='*' --numeric-owner --exclude='./dev/*' -xpf "$scratch/root.tar"
 rm -f "$scratch/root.tar"
 as_owner sh -c "LC_ALL=C sort '$scratch/root/var/lib/space-packages' && rm '$scratch/root/var/lib/space-packages'" > "$out/packages"
