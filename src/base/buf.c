@@ -27,7 +27,7 @@ uint8_t *buf_reserve(struct buf *b, size_t len)
         b->overflow = true;
         return NULL;
     }
-    if (b->start + b->len + len > b->capacity) {
+    if (!b->mem || b->start + b->len + len > b->capacity) {
         if (b->start > 0 && b->len + len <= b->capacity && b->start >= b->len) {
             memcpy(b->mem, b->mem + b->start, b->len);
         } else {

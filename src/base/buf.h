@@ -22,7 +22,7 @@ void buf_reset(struct buf *b);
 
 static inline uint8_t *buf_data(const struct buf *b)
 {
-    return b->mem + b->start;
+    return b->mem ? b->mem + b->start : NULL;
 }
 
 /* Append; false (and overflow set, nothing appended) when the maximum would be passed. */

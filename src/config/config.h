@@ -6,6 +6,8 @@
 #ifndef SPACE_CONFIG_CONFIG_H
 #define SPACE_CONFIG_CONFIG_H
 
+#include <sys/socket.h>
+
 #include "base/buf.h"
 #include "base/err.h"
 #include "base/log.h"
@@ -86,7 +88,7 @@ struct config {
     uint64_t http_header_timeout_ms;
     uint64_t http_idle_timeout_ms;
     uint64_t http_slow_timeout_ms;   /* a client that takes nothing for so long is dropped */
-    uint64_t http_slow_bytes_per_s;  /* a body that comes slower than this is given up */
+    uint64_t http_slow_bytes_per_s;  /* 0: no limit; a body that comes slower than this is given up */
 
     /* store */
     enum config_durability store_durability;
@@ -99,7 +101,7 @@ struct config {
     uint64_t shutdown_grace_ms;
 };
 
-/* Every key at its default. `state_dir` is /var/lib/space for root, else $XDG_DATA_HOME/space or ~/.local/share/space. */
+/* Every key at its default (as from config_done, `c` needs nothing before). `state_dir` is /var/lib/space for root, else $XDG_DATA_HOME/space or ~/.local/share/space. */
 void config_init(struct config *ret_config);
 void config_done(struct config *c);
 #define _cleanup_config_ _cleanup_(config_done)
@@ -115,15 +117,19 @@ int config_parse(struct config *c, const char *path, const char *text, size_t le
 /* ERR_NOT_FOUND when the file is missing; ERR_TOO_LARGE over CONFIG_FILE_MAX. */
 int config_read_file(struct config *c, const char *path, struct err *e);
 
-/* Each SPACE_<KEY> of `environment` (as environ). SPACE_ variables that are not of the daemon (SPACE_API_KEY, SPACE_URL,
- * SPACE_CONFIG) are left alone; others that are no key are errors. */
+/* Each SPACE_<KEY> of `environment` (as environ). SPACE_ variables that are not of the daemon's configuration
+ * (SPACE_API_KEY, SPACE_URL, SPACE_CONFIG, SPACE_TEST_…) are left alone; others that are no key are errors. */
 int config_read_environment(struct config *c, char *const *environment, struct err *e);
+
+/* `listen` as a socket address, port 0 for any; ERR_INVALID when it is none. */
+int config_parse_address(const char *text, struct sockaddr_storage *ret_address, socklen_t *ret_len, struct err *e);
 
 /* What only shows between keys: default_timeout ≤ max_timeout, default shape ≤ largest, pool sizes ≤ slots … */
 int config_check(const struct config *c, struct err *e);
 
 /* Command line of a daemon: takes --config FILE, --set key=value, --<key-with-dashes>[=| ]value out of argv in place
- * (argc shrinks), then reads file, environment and options in that order and checks. Without --config the file is
+ * (argc shrinks), then reads file, environment and options in that order and checks. A key that is true or false needs
+ * no value ("--log-json"). What is no key stays in argv. Without --config the file is that of SPACE_CONFIG, else
  * `default_path` (may be NULL), which may be missing. */
 int config_load(struct config *c, int *argc, char **argv, char *const *environment, const char *default_path,
                 struct err *e);

@@ -19,19 +19,19 @@ enum jail_feature {
     JAIL_CGROUP_CPU = 1 << 10,
     JAIL_CGROUP_PIDS = 1 << 11,
     JAIL_SECCOMP = 1 << 12,
+    JAIL_NOT_DUMPABLE = 1 << 13,
     /* From here on: any Linux that can run the platform has them, so they cannot be allowed to be missing. */
-    JAIL_NO_CAPS = 1 << 13,
-    JAIL_NO_NEW_PRIVS = 1 << 14,
-    JAIL_RLIMITS = 1 << 15,
-    JAIL_NOT_DUMPABLE = 1 << 16,
+    JAIL_NO_CAPS = 1 << 14,
+    JAIL_NO_NEW_PRIVS = 1 << 15,
+    JAIL_RLIMITS = 1 << 16,
 };
 
 #define JAIL_FEATURES_ALL ((uint32_t)(1 << 17) - 1)
-#define JAIL_FEATURES_FIXED ((uint32_t)(JAIL_NO_CAPS | JAIL_NO_NEW_PRIVS | JAIL_RLIMITS | JAIL_NOT_DUMPABLE))
+#define JAIL_FEATURES_FIXED ((uint32_t)(JAIL_NO_CAPS | JAIL_NO_NEW_PRIVS | JAIL_RLIMITS))
 #define JAIL_FEATURES_OPTIONAL (JAIL_FEATURES_ALL & ~JAIL_FEATURES_FIXED)
 /* What a process without root cannot have on a usual host. */
 #define JAIL_FEATURES_NEED_ROOT                                                                                        \
-    ((uint32_t)(JAIL_UNIQUE_UID | JAIL_CGROUP_MEMORY | JAIL_CGROUP_CPU | JAIL_CGROUP_PIDS))
+    ((uint32_t)(JAIL_UNIQUE_UID | JAIL_CGROUP_MEMORY | JAIL_CGROUP_CPU | JAIL_CGROUP_PIDS | JAIL_NOT_DUMPABLE))
 
 /* "mount namespace", for people. NULL for what is not exactly one known bit. */
 const char *jail_feature_title(uint32_t feature);

@@ -6,10 +6,10 @@
 #ifndef SPACE_PRIV_CLIENT_H
 #define SPACE_PRIV_CLIENT_H
 
-#include <uv.h>
-
 #include "base/err.h"
 #include "priv/priv_proto.h"
+
+#include <uv.h>
 
 struct priv;
 

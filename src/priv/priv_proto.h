@@ -92,7 +92,8 @@ struct priv_header {
 struct priv_hello {
     struct priv_header header;
     uint32_t version;
-    uint32_t uid_base;      /* machine slot n runs as uid and gid uid_base + 1 + n; not used without root */
+    uint32_t uid_base;      /* machine slot n runs as uid and gid uid_base + 1 + n; without root it only tells apart
+                             * several platforms of one user */
     uint32_t slots;         /* 1 … PRIV_SLOTS_MAX */
     uint32_t allow_missing; /* enum jail_feature that may be missing; JAIL_FEATURES_FIXED is never allowed */
     uint32_t overhead_mib;  /* cgroup memory limit = mem_mib + this; 0: 256 */
@@ -122,7 +123,8 @@ struct priv_spawn_request {
     uint64_t disk_bytes;  /* size of the blank disk; a multiple of 512 */
 };
 
-/* Names one machine for KILL and ADOPT: a pid alone can be somebody else's by now. */
+/* Names one machine: a pid alone can be somebody else's by now. In LISTED: each process found in a slot; pid 0 stands
+ * for a cgroup that is left without processes. */
 struct priv_machine {
     uint32_t slot;
     int32_t pid;

@@ -63,6 +63,8 @@ int store_operation_start(struct store *s, const char *id, int64_t now_ms, struc
 /* One commit a call: the caller decides how often. Ignored once the operation has ended. */
 int store_operation_progress(struct store *s, const char *id, uint64_t done, uint64_t total, const char *step,
                              struct err *e);
+/* Where the target is known only once the work is under way (the digest of an import). ERR_STATE: it has ended. */
+int store_operation_set_target(struct store *s, const char *id, const char *target_id, struct err *e);
 /* → succeeded when error_code is 0, else → failed. ERR_STATE: it had ended already. */
 int store_operation_finish(struct store *s, const char *id, int error_code, const char *error_text, int64_t now_ms,
                            struct err *e);

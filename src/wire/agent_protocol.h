@@ -3,8 +3,9 @@
  *
  * Start of a session: the host writes a prelude of 32 bytes (magic, nonce). The agent drops whatever session it had,
  * answers with the same 32 bytes and is a fresh HTTP/2 server (prior knowledge, the client's connection preface comes
- * next). The host discards everything up to that answer. The same prelude may be written again; the host takes the
- * first answer and begins HTTP/2 only then. On any breach of protocol, and when the host side of the port closes, the
+ * next). The host discards everything up to that answer. Without an answer it may write AGENT_RESYNC_FLUSH zero bytes and
+ * the same prelude again: a frame that a former host left unfinished swallows no more than that. One nonce is answered
+ * once; the host begins HTTP/2 only after the answer. On any breach of protocol, and when the host side of the port closes, the
  * agent returns to looking for a prelude; processes and their kept output stay.
  *
  * A request is a method and a path whose query values are percent-encoded; bodies are raw bytes or one message of
@@ -28,7 +29,8 @@
 #define AGENT_MAGIC_SIZE 16
 #define AGENT_NONCE_SIZE 16
 #define AGENT_PRELUDE_SIZE (AGENT_MAGIC_SIZE + AGENT_NONCE_SIZE)
-#define AGENT_RESYNC_DISCARD_MAX (1024 * 1024) /* bytes before the answer that the host throws away at most */
+#define AGENT_RESYNC_DISCARD_MAX (16 * 1024 * 1024) /* bytes before the answer that the host throws away at most */
+#define AGENT_RESYNC_FLUSH (AGENT_FRAME_MAX + 9)
 
 /* Raw throughput of the port, for measurements: magic, u64 count (network byte order), u8 direction. The agent sends
  * or swallows that many bytes; having swallowed them it answers with one byte AGENT_RAW_DONE. Then it looks for a

@@ -1,0 +1,351 @@
+#!/usr/bin/env python3
+"""Runs the tests and ends with one line: "N passed, N failed, N skipped".
+
+    check.py [--only TEXT] [--suite NAME]… [--list]
+
+--only TEXT    only the cases whose "suite/program/case" contains TEXT
+--suite NAME   only these suites (see SUITES at the end)
+--list         name the suites and the test programs, run nothing
+
+Each program runs by itself, in a scratch folder of its own, with a time limit; what it says goes to
+build/test-logs/<suite>/<program>.log. A case is a cmocka test, a node test or a corpus folder. What a test finds in its
+environment: TEST_BUILD (the build folder), TEST_QEMU, TEST_QEMU_DATA, TEST_TEMPLATE (a folder as the template build makes
+it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for cmocka's programs).
+Exit code 0 when nothing failed and something passed.
+"""
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+REPO = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+BUILD = os.path.join(REPO, os.environ.get("BUILD") or "build")
+LOGS = os.path.join(BUILD, "test-logs")
+COLOUR = sys.stdout.isatty()
+
+
+def paint(text, code):
+    return f"\033[{code}m{text}\033[0m" if COLOUR else text
+
+
+class Results:
+    """What each case came to; prints as it goes."""
+
+    def __init__(self):
+        self.passed, self.failed, self.skipped = 0, [], []
+
+    def add(self, name, outcome, note="", log=""):
+        if outcome == "pass":
+            self.passed += 1
+            return
+        (self.failed if outcome == "fail" else self.skipped).append((name, note, log))
+        word = paint("FAILED ", 31) if outcome == "fail" else paint("skipped", 33)
+        print(f"    {word} {name}{': ' if note else ''}{note}", flush=True)
+
+    def counts(self):
+        return self.passed, len(self.failed), len(self.skipped)
+
+
+class Suite:
+    """One kind of test: how its programs are found, run and read."""
+
+    def __init__(self, name, find, parse, limit_s, needs=(), build=BUILD):
+        self.name, self.find, self.parse, self.limit_s, self.needs, self.build = name, find, parse, limit_s, needs, build
+
+
+# ---- reading what the programs say ----
+
+def parse_cmocka(text, code):
+    """[(case, outcome, note)] of cmocka's standard output."""
+    cases, notes = [], []
+    for line in text.splitlines():
+        m = re.match(r"\[\s*(RUN|OK|FAILED|SKIPPED|ERROR)\s*\] (?:\x1b\[\w+)?([A-Za-z_]\w*)\b(.*)$", line)
+        if not m:
+            notes.append(line)
+            continue
+        word, case = m.group(1), m.group(2)
+        if word == "RUN":
+            notes = []
+        elif case not in {c for c, _, _ in cases} or word in ("FAILED", "ERROR"):
+            if line.rstrip().endswith("test(s)."):
+                continue
+            known = next((i for i, c in enumerate(cases) if c[0] == case), None)
+            if known is not None:
+                continue
+            reason = next((n for n in reversed(notes) if n.startswith("skip:")), "")
+            outcome = {"OK": "pass", "SKIPPED": "skip"}.get(word, "fail")
+            note = reason[5:].strip() if outcome == "skip" else next((n for n in notes if "rror" in n), "")
+            cases.append((case, outcome, note[:200]))
+    return cases
+
+
+def parse_tap(text, code):
+    """[(case, outcome, note)] of the leaves of node's TAP; a parent counts only when it failed and no child did."""
+    cases = []
+    deepest_seen = []                      # indents of results since the last shallower one, with whether one failed
+    diagnostic = ""
+    for line in text.splitlines():
+        m = re.match(r"( *)(not ok|ok) \d+ - (.*?)(?: # (SKIP|TODO)\b ?(.*))?$", line)
+        if not m:
+            d = re.match(r" *(?:error|failureType): ['|]?(.+?)'?$", line)
+            if d and cases and cases[-1][1] == "fail" and not cases[-1][2]:
+                cases[-1] = (cases[-1][0], "fail", d.group(1)[:200])
+            continue
+        indent, word, name, mark, reason = len(m.group(1)), m.group(2), m.group(3), m.group(4), m.group(5) or ""
+        children = [f for i, f in deepest_seen if i > indent]
+        deepest_seen = [x for x in deepest_seen if x[0] <= indent]
+        failed = word == "not ok"
+        deepest_seen.append((indent, failed))
+        if children:
+            if failed and not any(children):
+                cases.append((name, "fail", "the group failed outside its cases"))
+            continue
+        if mark:
+            cases.append((name, "skip", reason or mark.lower()))
+        else:
+            cases.append((name, "fail" if failed else "pass", ""))
+    return cases
+
+
+def parse_exit(text, code):
+    return []
+
+
+# ---- running one program ----
+
+def run_program(suite, program, command, environment, only, results):
+    """Runs it, reads its cases, counts them. A crash, a time-out or silence is one failed case more."""
+    folder = os.path.join(LOGS, suite.name)
+    os.makedirs(folder, exist_ok=True)
+    log = os.path.join(folder, program + ".log")
+    scratch = tempfile.mkdtemp(prefix="space-test-")
+    env = dict(environment, TEST_TMP=scratch, TMPDIR=scratch)
+    os.chmod(scratch, 0o711)
+    start, ended = time.monotonic(), "exit"
+    with open(log, "wb") as f:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, env=env,
+                                   cwd=scratch, start_new_session=True)
+        try:
+            process.wait(suite.limit_s)
+        except subprocess.TimeoutExpired:
+            ended = "time"
+        except KeyboardInterrupt:
+            ended = "interrupt"
+        for sig in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(process.pid, sig)
+            except ProcessLookupError:
+                break
+            try:
+                process.wait(3)
+            except subprocess.TimeoutExpired:
+                pass
+    shutil.rmtree(scratch, ignore_errors=True)
+    if ended == "interrupt":
+        raise KeyboardInterrupt
+    text = open(log, "rb").read().decode("utf-8", "replace")
+    code = process.returncode
+    cases = suite.parse(text, code)
+    taken = time.monotonic() - start
+    name = f"{suite.name}/{program}"
+    before = results.counts()
+    for case, outcome, note in cases:
+        if only is None or only in f"{name}/{case}" or only in name:
+            results.add(f"{name}/{case}", outcome, note, log)
+    bad = any(outcome == "fail" for _, outcome, _ in cases)
+    if ended == "time":
+        results.add(name, "fail", f"not done after {suite.limit_s} s", log)
+    elif code == 77 and not cases:
+        reason = next((l[5:].strip() for l in text.splitlines() if l.startswith("skip:")), "says it cannot run here")
+        results.add(name, "skip", reason, log)
+    elif code != 0 and not bad:
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        lines = text.strip().splitlines() or [""]
+        last = next((l for l in lines if "SUMMARY: " in l or "runtime error: " in l or "Assertion" in l), lines[-1])
+        results.add(name, "fail", f"{how}: {last[:160]}", log)
+    elif code == 0 and not cases and "TEST_FILTER" not in environment:
+        results.add(name, "pass")
+    after = results.counts()
+    p, f, s = (a - b for a, b in zip(after, before))
+    mark = paint("ok  ", 32) if f == 0 else paint("FAIL", 31)
+    print(f"  {mark} {name:40} {p:4} passed{f', {f} failed' if f else ''}{f', {s} skipped' if s else ''}   {taken:.1f} s",
+          flush=True)
+
+
+# ---- finding programs ----
+
+def meson_tests(build, suite):
+    """[(name, command, environment)] of one meson suite, as meson itself would run them."""
+    try:
+        out = subprocess.run(["meson", "introspect", "--tests", build], check=True, capture_output=True, text=True).stdout
+    except (subprocess.CalledProcessError, FileNotFoundError):
+        return []
+    found = []
+    for test in json.loads(out):
+        if any(s.split(":")[-1] == suite for s in test["suite"]):
+            found.append((test["name"].split(":")[-1].split(" / ")[-1].replace("/", "-"), test["cmd"], test["env"]))
+    return found
+
+
+def node_tests(folder):
+    path = os.path.join(REPO, "tests", folder)
+    if not os.path.isdir(path):
+        return []
+    found = []
+    for file in sorted(os.listdir(path)):
+        if re.search(r"\.test\.m?js$", file):
+            command = ["node", "--test", "--test-reporter=tap", os.path.join(path, file)]
+            found.append((re.sub(r"\.test\.m?js$", "", file), command, {}))
+    return found
+
+
+def fuzz_targets():
+    """A bounded run of each libFuzzer target, on top of a copy of its corpus."""
+    found = []
+    seconds = os.environ.get("FUZZ_SECONDS") or "20"
+    for name, command, env in meson_tests(BUILD + "-fuzz", "fuzz"):
+        corpus = os.path.join(REPO, "tests", "fuzz", "corpus", name)
+        inner = f'mkdir grown; if [ -d "$1" ]; then cp -r "$1" seeds; else mkdir seeds; fi; shift; ' \
+                f'exec "$@" -max_total_time={seconds} -timeout=5 -rss_limit_mb=1024 -print_final_stats=1 -error_exitcode=1 grown seeds'
+        found.append((name, ["sh", "-c", inner, "sh", corpus] + command, env))
+    return found
+
+
+ASAN = {
+    "ASAN_OPTIONS": "detect_stack_use_after_return=1:strict_string_checks=1:allocator_may_return_null=1:abort_on_error=1",
+    "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1:abort_on_error=1",
+}
+
+SUITES = [
+    Suite("unit", lambda: meson_tests(BUILD, "unit"), parse_cmocka, 120),
+    Suite("unit-asan", lambda: meson_tests(BUILD + "-asan", "unit"), parse_cmocka, 300, build=BUILD + "-asan"),
+    Suite("layers", lambda: meson_tests(BUILD, "layers"), parse_exit, 60),
+    Suite("jail", lambda: meson_tests(BUILD, "jail"), parse_cmocka, 300, needs=("qemu",)),
+    Suite("agent", lambda: meson_tests(BUILD, "agent"), parse_cmocka, 300),
+    Suite("corpus", lambda: meson_tests(BUILD + "-asan", "corpus"), parse_exit, 120, build=BUILD + "-asan"),
+    Suite("fuzz", fuzz_targets, parse_exit, 120, build=BUILD + "-fuzz"),
+    Suite("vm", lambda: meson_tests(BUILD, "vm"), parse_cmocka, 600, needs=("qemu", "template")),
+    Suite("e2e", lambda: node_tests("e2e"), parse_tap, 900, needs=("qemu", "template")),
+    Suite("fault", lambda: node_tests("fault"), parse_tap, 1200, needs=("qemu", "template")),
+]
+
+
+# ---- what must not be left ----
+
+def leftovers():
+    """Everything of the platform that exists on this host now, as a set of readable names."""
+    found = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode("utf-8", "replace")
+            start = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
+        except OSError:
+            continue
+        program = os.path.basename(command.split(" ")[0])
+        if program in ("spaced", "space-priv", "space-jail", "space-agent") or "name=space.agent" in command:
+            found.add(f"process {pid} ({start}) {command[:120]}")
+    for line in open("/proc/self/mounts"):
+        where = line.split()[1]
+        if "space" in where:
+            found.add(f"mount {where}")
+    for folder, folders, _ in os.walk("/sys/fs/cgroup"):
+        for name in folders:
+            if name.startswith("space"):
+                found.add(f"cgroup {os.path.join(folder, name)}")
+    for folder in ("/run/netns", "/tmp", "/var/tmp", "/dev/shm"):
+        if os.path.isdir(folder):
+            for name in os.listdir(folder):
+                if name.startswith("space"):
+                    found.add(f"file {os.path.join(folder, name)}")
+    return found
+
+
+def check_leftovers(before, results):
+    deadline = time.monotonic() + 10
+    while True:
+        left = sorted(leftovers() - before)
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.2)
+    if left:
+        results.add("leftovers/nothing-is-left", "fail", "; ".join(left)[:1000])
+    else:
+        results.add("leftovers/nothing-is-left", "pass")
+
+
+# ---- main ----
+
+def main():
+    arguments = argparse.ArgumentParser()
+    arguments.add_argument("--only")
+    arguments.add_argument("--suite", action="append")
+    arguments.add_argument("--list", action="store_true")
+    options = arguments.parse_args()
+
+    qemu = os.environ.get("TEST_QEMU", "")
+    template = os.environ.get("TEST_TEMPLATE", "")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("SPACE_")}
+    environment.update(TEST_BUILD=BUILD, CMOCKA_MESSAGE_OUTPUT="STDOUT", LC_ALL="C.UTF-8", **ASAN)
+
+    results = Results()
+    before = leftovers()
+    ran = 0
+    shutil.rmtree(LOGS, ignore_errors=True)
+    os.makedirs(LOGS)
+    try:
+        chosen = [(s, s.find()) for s in SUITES if not options.suite or s.name in options.suite]
+        if options.only:
+            # A text that is in no program's name may be in a case's: then each program that has cases is asked.
+            named = [(s, [p for p in programs if options.only in f"{s.name}/{p[0]}" or f"{s.name}/{p[0]}/" in options.only])
+                     for s, programs in chosen]
+            chosen = named if any(p for _, p in named) else [x for x in chosen if x[0].parse is not parse_exit]
+        for suite, programs in chosen:
+            if options.list:
+                for program, _, _ in programs:
+                    print(f"{suite.name}/{program}")
+                continue
+            if not programs:
+                continue
+            print(paint(suite.name, 1), flush=True)
+            missing = [n for n in suite.needs if not {"qemu": qemu, "template": template}[n]]
+            for program, command, env in programs:
+                name = f"{suite.name}/{program}"
+                if missing:
+                    results.add(name, "skip", "no " + " and no ".join(missing))
+                    continue
+                full = dict(environment, **env)
+                if options.only and options.only not in name:
+                    case = options.only.split("/")[-1]
+                    full["TEST_FILTER"] = f"*{case}*"
+                    if command[0] == "node":
+                        command = command[:2] + [f"--test-name-pattern={re.escape(case)}"] + command[2:]
+                run_program(suite, program, command, full, options.only, results)
+                ran += 1
+        if options.list:
+            return 0
+        check_leftovers(before, results)
+    except KeyboardInterrupt:
+        print("interrupted")
+        return 130
+
+    passed, failed, skipped = results.counts()
+    if results.failed:
+        print("\nfailed:")
+        for name, note, log in results.failed:
+            print(f"  {name}{': ' if note else ''}{note}{f'  ({log})' if log else ''}")
+    if results.skipped:
+        print("\nskipped:")
+        for name, note, _ in results.skipped:
+            print(f"  {name}: {note or 'no reason given'}")
+    print(f"\n{passed} passed, {failed} failed, {skipped} skipped")
+    return 1 if failed or not ran else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,24 @@
+#!/bin/bash
+# run.sh: from a fresh clone to a running platform, and a look at it. A second run does only what is still to be done.
+set -euo pipefail
+
+# shellcheck source=lib/common.sh
+. "$(dirname "$0")/lib/common.sh"
+begin=$(now_ms)
+
+say "${bold}Preparing${plain}"
+"$tools/install-deps.sh" build run
+"$tools/build.sh" "$build" -- "-j$(nproc)"
+programs install
+if [ ! -x "$qemu/bin/qemu-system-x86_64" ]; then step "fetching QEMU" "$tools/fetch-qemu.sh" "$qemu"; fi
+step "starting spaced" "$tools/start.sh"
+
+client() { "$space" --url "http://$listen" --key-file "$state/admin.key" "$@"; }
+if ! client template inspect "$template" > /dev/null 2>&1; then
+    say "${bold}Building the template \"$template\"${plain} (once; a few minutes)"
+    # The client draws the progress itself.
+    TEMPLATE_CACHE=$cache/template client template build "$template" || fail "the template could not be built"
+fi
+say "${dim}ready after $(seconds $(($(now_ms) - begin)))${plain}"
+
+exec "$tools/demo.sh"
