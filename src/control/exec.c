@@ -83,6 +83,9 @@ int exec_create(struct control *c, const char *project_id, const char *sandbox_i
     if ((r = store_exec_insert(c->store, &x, ret_token, e)) < 0)
         return r;
     l->execs_open++;
+    /* Rows of those that ended long ago go, now and then. */
+    if (++l->execs_made % EXEC_TRIM_EVERY == 0)
+        store_exec_trim(c->store, l->id, c->config->max_execs_per_sandbox, NULL);
     memcpy(ret_exec, x.id, ID_SIZE);
     execs_sweep_at(c, x.token_expires_at_ms);
     return 0;
@@ -90,14 +93,25 @@ int exec_create(struct control *c, const char *project_id, const char *sandbox_i
 
 /* ---- starting ---- */
 
+/* The token is good for as long as the exec can live: readers come back with it. */
+static int record_start(struct control *c, const char *id, int32_t pid)
+{
+    int64_t now = clock_wall_ms();
+    int r;
+    _cleanup_store_tx_ struct store_tx tx = {0};
+    if ((r = store_begin(c->store, &tx, NULL)) < 0 || (r = store_exec_start(c->store, id, pid, now, NULL)) < 0 ||
+        (r = store_exec_extend_token(c->store, id, now + (int64_t)c->config->max_timeout_ms, NULL)) < 0)
+        return r;
+    return store_commit(&tx, NULL);
+}
+
 void exec_is_running(struct control *c, const char *sandbox_id, const char *id, int32_t pid)
 {
     struct live *l = live_find(c, sandbox_id);
     if (!l)
         return;
     /* When the store cannot take it (disk full), the next poll comes here again. */
-    int r = store_exec_start(c->store, id, pid, clock_wall_ms(), NULL);
-    if (r >= 0)
+    if (record_start(c, id, pid) >= 0)
         c->stats.execs_started++;
     struct exec_live *x = exec_live_find(l, id);
     if (!x)

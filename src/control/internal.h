@@ -11,6 +11,7 @@
 
 #define RETRY_MS 500            /* after a failed write of the store, a failed removal of a machine */
 #define EVENTS_WAITING_MAX 4    /* answers of the node that the store could not take yet, of one sandbox */
+#define EXEC_TRIM_EVERY 64
 #define EXEC_POLL_MIN_MS 50
 #define EXEC_POLL_MAX_MS 2000
 
@@ -46,6 +47,7 @@ struct live {
 
     /* execs */
     struct exec_live *execs;  /* hash of those that are starting or running */
+    uint32_t execs_made;      /* in this life of the daemon */
     uint32_t execs_open;      /* reserved, starting and running */
     bool poll_running;
     bool poll_all;            /* the next one also looks at what has ended */

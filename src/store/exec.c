@@ -7,8 +7,8 @@
 #define COLUMNS                                                                                                        \
     "id, sandbox_id, project_id, state, reason, spec, guest_pid, token_expires_at, created_at, started_at, ended_at,"  \
     " exit_code, exit_signal, output_bytes, dropped_bytes, cpu_user_us, cpu_system_us, max_rss_bytes, oom,"            \
-    " guest_started_at, guest_ended_at, token_hash"
-#define TOKEN_HASH_COLUMN 21
+    " guest_started_at, guest_ended_at, timed_out, token_hash"
+#define TOKEN_HASH_COLUMN 22
 
 static const char *const state_names[STORE_EXEC_STATES] = {"reserved", "running", "exited", "failed", "lost"};
 
@@ -70,6 +70,7 @@ static struct store_exec *row(sqlite3_stmt *stmt)
     x->exit.oom = sqlite3_column_int(stmt, c++) != 0;
     x->exit.started_at_ms = sqlite3_column_int64(stmt, c++);
     x->exit.ended_at_ms = sqlite3_column_int64(stmt, c++);
+    x->exit.timed_out = sqlite3_column_int(stmt, c++) != 0;
     return x;
 }
 
@@ -195,6 +196,22 @@ int store_exec_extend_token(struct store *s, const char *id, int64_t token_expir
     return changed_one(s, id, r, e);
 }
 
+int store_exec_renew_token(struct store *s, const char *id, int64_t token_expires_at_ms,
+                           char ret_token[STORE_TOKEN_SIZE], struct err *e)
+{
+    char token[STORE_TOKEN_SIZE];
+    uint8_t hash[STORE_HASH_LEN];
+    secret_new(STORE_TOKEN_PREFIX, token, sizeof(token));
+    sha256_of(token, strlen(token), hash);
+    int r = statement_run(s, "UPDATE execs SET token_hash = ?, token_expires_at = ? WHERE id = ? AND state = 0",
+                          BINDS(B_BLOB(hash, sizeof(hash)), B_INT(token_expires_at_ms), B_TEXT(id)), e);
+    if ((r = changed_one(s, id, r, e)) < 0)
+        return r;
+    memcpy(ret_token, token, sizeof(token));
+    wipe(token, sizeof(token));
+    return 0;
+}
+
 int store_exec_start(struct store *s, const char *id, int32_t guest_pid, int64_t now_ms, struct err *e)
 {
     int r = statement_run(s, "UPDATE execs SET state = 1, guest_pid = ?, started_at = ? WHERE id = ? AND state = 0",
@@ -208,11 +225,11 @@ int store_exec_finish(struct store *s, const char *id, const struct store_exec_e
                           "UPDATE execs SET state = 2, exit_code = ?1, exit_signal = ?2, output_bytes = ?3,"
                           " dropped_bytes = ?4, cpu_user_us = ?5, cpu_system_us = ?6, max_rss_bytes = ?7, oom = ?8,"
                           " guest_started_at = ?9, guest_ended_at = ?10, ended_at = ?11,"
-                          " started_at = coalesce(started_at, ?11) WHERE id = ?12 AND state IN (0, 1)",
+                          " started_at = coalesce(started_at, ?11), timed_out = ?13 WHERE id = ?12 AND state IN (0, 1)",
                           BINDS(B_INT(x->exit_code), B_INT(x->exit_signal), B_INT(x->output_bytes),
                                 B_INT(x->dropped_bytes), B_INT(x->cpu_user_us), B_INT(x->cpu_system_us),
                                 B_INT(x->max_rss_bytes), B_INT(x->oom), B_TIME(x->started_at_ms),
-                                B_TIME(x->ended_at_ms), B_INT(now_ms), B_TEXT(id)),
+                                B_TIME(x->ended_at_ms), B_INT(now_ms), B_TEXT(id), B_INT(x->timed_out)),
                           e);
     return changed_one(s, id, r, e);
 }

@@ -27,7 +27,7 @@ struct store_exec_exit {
     int32_t exit_signal; /* 0: none */
     uint64_t output_bytes, dropped_bytes;
     uint64_t cpu_user_us, cpu_system_us, max_rss_bytes;
-    bool oom;
+    bool oom, timed_out;
     int64_t started_at_ms, ended_at_ms; /* of the guest's clock; 0: not known */
 };
 
@@ -67,6 +67,9 @@ int store_exec_get(struct store *s, const char *project_id, const char *sandbox_
 /* state_mask 0: any. sandbox_id NULL: of all sandboxes. */
 int store_exec_list(struct store *s, const char *project_id, const char *sandbox_id, uint32_t state_mask,
                     const struct store_page *page, struct store_exec_list *ret_list, struct err *e);
+/* A token in the place of the one before, which is good no more. ERR_STATE: not reserved. */
+int store_exec_renew_token(struct store *s, const char *id, int64_t token_expires_at_ms,
+                           char ret_token[STORE_TOKEN_SIZE], struct err *e);
 /* The exec if `token` is its attach token and not expired; else ERR_UNAUTHENTICATED, whatever the cause. */
 int store_exec_verify_token(struct store *s, const char *sandbox_id, const char *id, const char *token,
                             int64_t now_ms, struct store_exec **ret_exec, struct err *e);

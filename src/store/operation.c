@@ -125,6 +125,8 @@ int store_operation_list(struct store *s, const char *project_id, const struct s
                    B_TEXT(project_id));
     if (filter && filter->target_id)
         query_bind(&q, " AND target_id = ?", B_TEXT(filter->target_id));
+    if (filter && filter->kind)
+        query_bind(&q, " AND kind = ?", B_TEXT(filter->kind));
     if (states && !(states & ~STORE_OPERATION_OPEN) && !project_id)
         query_add(&q, " AND state IN (0, 1)"); /* the words of the index of open operations */
     if (states && states != STORE_OPERATION_ANY)

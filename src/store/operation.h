@@ -54,6 +54,7 @@ int store_operation_get(struct store *s, const char *project_id, const char *id,
 struct store_operation_filter {
     uint32_t state_mask;   /* 0: any */
     const char *target_id; /* NULL: any */
+    const char *kind;      /* NULL: any */
 };
 int store_operation_list(struct store *s, const char *project_id, const struct store_operation_filter *filter,
                          const struct store_page *page, struct store_operation_list *ret_list, struct err *e);

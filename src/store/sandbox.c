@@ -165,6 +165,8 @@ static int add_filter(struct query *q, const struct store_sandbox_filter *filter
     uint32_t states = filter->state_mask & STORE_SANDBOX_ANY;
     if (filter->state_mask && states != STORE_SANDBOX_ANY)
         query_bind(q, " AND (1 << state) & ?", B_INT(states));
+    if (filter->name)
+        query_bind(q, " AND name = ?", B_TEXT(filter->name));
     for (size_t i = 0; i < filter->metadata_count; i++) {
         query_bind(q, " AND id IN (SELECT sandbox_id FROM sandbox_metadata WHERE key = ?",
                    B_TEXT(filter->metadata[i].key));
@@ -287,7 +289,7 @@ int store_sandbox_update(struct store *s, const char *project_id, const char *id
     char owner[ID_SIZE];
     int r;
     if ((change->metadata_json && (r = metadata_parse(change->metadata_json, &metadata, e)) < 0) ||
-        (change->name && (r = check_text("sandbox name", change->name, 1, STORE_NAME_MAX, e)) < 0))
+        (change->name && (r = check_text("sandbox name", change->name, 0, STORE_NAME_MAX, e)) < 0))
         return r;
     if (change->set_timeout && change->timeout_ms > INT64_MAX)
         return err_set(e, ERR_INVALID, "the timeout is too large");
@@ -298,7 +300,7 @@ int store_sandbox_update(struct store *s, const char *project_id, const char *id
     r = statement_run(s,
                       "UPDATE sandboxes SET timeout_ms = CASE WHEN ?1 THEN ?2 ELSE timeout_ms END,"
                       " expires_at = CASE WHEN ?1 THEN ?3 ELSE expires_at END,"
-                      " metadata = coalesce(?4, metadata), name = coalesce(?5, name) WHERE id = ?6",
+                      " metadata = coalesce(?4, metadata), name = nullif(coalesce(?5, name), '') WHERE id = ?6",
                       BINDS(B_INT(change->set_timeout), B_INT(change->timeout_ms), B_TIME(change->expires_at_ms),
                             B_TEXT(change->metadata_json), B_TEXT(change->name), B_TEXT(id)),
                       e);

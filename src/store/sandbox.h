@@ -94,6 +94,7 @@ int store_sandbox_get(struct store *s, const char *project_id, const char *id, s
 #define STORE_SANDBOX_FILTERS_MAX 8
 struct store_sandbox_filter {
     uint32_t state_mask; /* of STORE_MASK(state); 0 stands for STORE_SANDBOX_ANY */
+    const char *name;    /* exactly; NULL: any */
     struct {
         const char *key, *value;
     } metadata[STORE_SANDBOX_FILTERS_MAX]; /* all of them must hold */
@@ -130,7 +131,7 @@ struct store_sandbox_change {
     uint64_t timeout_ms;
     int64_t expires_at_ms;
     const char *metadata_json; /* replaces all of it; NULL: as it was */
-    const char *name;          /* NULL: as it was */
+    const char *name;          /* NULL: as it was; empty: none */
 };
 int store_sandbox_update(struct store *s, const char *project_id, const char *id,
                          const struct store_sandbox_change *change, int64_t now_ms, struct err *e);
