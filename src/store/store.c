@@ -76,7 +76,7 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     s->path = xstrdup(options->path);
     s->full_durability = options->full_durability;
     s->busy_timeout_ms = options->busy_timeout_ms ? options->busy_timeout_ms : 5000;
-    s->wal_limit_bytes = options->wal_limit_bytes ? options->wal_limit_bytes : 4 * MIB;
+    s->wal_limit_bytes = options->wal_limit_bytes ? options->wal_limit_bytes : 16 * MIB;
     if (!options->read_only && (r = file_make(options->path, e)) < 0)
         return r;
     if (options->exclusive && !options->read_only && (r = lock_take(options->path, &s->lock_fd, e)) < 0)
