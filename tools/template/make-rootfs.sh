@@ -55,16 +55,23 @@ choose_mode
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date -u -d "$(date -u +%Y-%m-%d)" +%s)}
 export LC_ALL=C.UTF-8
 
-# The scratch folder must be reachable by the subordinate root in unshare mode; a home folder often is not.
-scratch=$(mktemp -d "${TEMPLATE_SCRATCH:-/var/tmp}/space-rootfs.XXXXXX")
-cleanup() {
+# The scratch folder must be reachable by apt's own user and by a namespace's root: a state or home folder is not.
+remove_scratch() {
     # What the namespace's root made only it can remove, the folder itself only its owner.
-    if [ "$mode" = unshare ]; then as_owner rm -rf --one-file-system "$scratch/root" "$scratch/rootfs.raw" || true; fi
-    rm -rf --one-file-system "$scratch"
+    if [ "$mode" = unshare ]; then as_owner rm -rf --one-file-system "$1/root" "$1/rootfs.raw" || true; fi
+    rm -rf --one-file-system "$1"
 }
-trap cleanup EXIT
+parent=${TEMPLATE_SCRATCH:-/var/tmp}
+# A folder whose builder was killed: nobody holds its lock any more, not even a child of that builder.
+find "$parent" -maxdepth 1 -name 'space-rootfs.*' -uid "$(id -u)" -mmin +1 | while read -r stale; do
+    if flock -n "$stale" true; then remove_scratch "$stale"; fi
+done
+scratch=$(mktemp -d "$parent/space-rootfs.XXXXXX")
+exec 8< "$scratch"
+flock 8
+trap 'remove_scratch "$scratch"' EXIT
 trap 'exit 130' INT TERM HUP
-if [ "$mode" = unshare ]; then chmod 1733 "$scratch"; else chmod 755 "$scratch"; fi
+if [ "$mode" = unshare ]; then chmod 1733 "$scratch"; else chmod 711 "$scratch"; fi
 
 apt_private_init "$cache/apt"
 count=$(echo "$packages" | tr ',' '\n' | wc -l)
