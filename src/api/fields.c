@@ -282,3 +282,20 @@ bool valid_duration(const char *s)
     uint64_t ms;
     return str_to_ms(s, &ms);
 }
+
+int path_of(struct http_request *r, const char *const *names, const char **ret_path, const char **ret_user,
+            struct err *e)
+{
+    const struct http_query *q = http_request_query(r);
+    int result = http_query_only(q, names, e);
+    *ret_path = NULL;
+    *ret_user = NULL;
+    if (result < 0 || (result = http_query_get(q, "path", ret_path, e)) < 0 ||
+        (result = http_query_get(q, "user", ret_user, e)) < 0)
+        return result;
+    if (!*ret_path || !valid_guest_path(*ret_path))
+        return err_set(e, ERR_INVALID, "query parameter \"path\": expected " EXPECT_PATH);
+    if (*ret_user && !valid_guest_user(*ret_user))
+        return err_set(e, ERR_INVALID, "query parameter \"user\": expected " EXPECT_USER);
+    return 0;
+}

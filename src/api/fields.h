@@ -65,4 +65,8 @@ bool valid_duration(const char *s);
 #define EXPECT_MODE "permission bits as three or four octal digits"
 #define EXPECT_DURATION "a duration such as \"30s\" or \"5m\""
 
+/* The query parameters `path` (required) and `user` of the file calls; `names` are all that the call knows. */
+int path_of(struct http_request *r, const char *const *names, const char **ret_path, const char **ret_user,
+            struct err *e);
+
 #endif
