@@ -165,12 +165,9 @@ static int add_filter(struct query *q, const struct store_sandbox_filter *filter
     uint32_t states = filter->state_mask & STORE_SANDBOX_ANY;
     if (filter->state_mask && states != STORE_SANDBOX_ANY)
         query_bind(q, " AND (1 << state) & ?", B_INT(states));
-<<<<<<< HEAD
     if (filter->name)
         query_bind(q, " AND name = ?", B_TEXT(filter->name));
-=======
     /* The plus keeps the list's own order: rows are looked up in the set, not fetched from it and sorted. */
->>>>>>> part-store
     for (size_t i = 0; i < filter->metadata_count; i++) {
         query_bind(q, " AND +id IN (SELECT sandbox_id FROM sandbox_metadata WHERE key = ?",
                    B_TEXT(filter->metadata[i].key));
