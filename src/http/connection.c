@@ -16,6 +16,8 @@ static void conn_poll(uv_poll_t *handle, int status, int events)
     }
     if (status == 0 && (events & UV_WRITABLE) && c->raw_out.len)
         conn_raw_send(c);
+    if (status < 0)
+        c->watching = 0; /* libuv has stopped the handle */
     if (status < 0 || (events & UV_DISCONNECT)) {
         if (r)
             request_abort(r, HTTP_ABORT_CLIENT);
@@ -137,7 +139,8 @@ void conn_deadline(struct conn *c, enum deadline deadline)
     const struct http_options *o = &c->server->options;
     uint64_t after[] = {
         [DEADLINE_HEADER] = o->header_ms,     [DEADLINE_IDLE] = o->idle_ms,         [DEADLINE_BODY] = o->body_stall_ms,
-        [DEADLINE_WRITE] = o->write_stall_ms, [DEADLINE_LINGER] = (uint64_t)LINGER_MS,
+        [DEADLINE_WRITE] = o->write_stall_ms, [DEADLINE_DISCARD] = (uint64_t)DISCARD_MS,
+        [DEADLINE_LINGER] = (uint64_t)LINGER_MS,
     };
     if (deadline == DEADLINE_IDLE && c->deadline != DEADLINE_IDLE)
         c->seen_bytes = socket_received(c->fd);
@@ -151,6 +154,10 @@ static void conn_expire(struct conn *c)
     struct http_request *r = c->request;
     enum deadline deadline = c->deadline;
     struct err e = {0};
+    if (deadline == DEADLINE_DISCARD && r && r->reply_set && !r->streaming && !r->tunnel && r->stage == STAGE_BODY) {
+        reply_raw(r);
+        return;
+    }
     if (deadline != DEADLINE_IDLE && deadline != DEADLINE_LINGER)
         s->stats.timeouts++;
     if (r && r->tunnel) {

@@ -313,11 +313,11 @@ static size_t body_piece(struct http_request *r, const char *data, size_t len)
     struct conn *c = r->conn;
     if (r->raw)
         return len;
-    conn_deadline(c, DEADLINE_BODY);
     if (r->discard || r->gone) {
         r->bytes_in += len;
         return len;
     }
+    conn_deadline(c, DEADLINE_BODY);
     if (len > body_max(r) - r->bytes_in) {
         body_too_large(r);
         return len;
@@ -377,7 +377,7 @@ static enum MHD_Result dispatch_settle(struct http_request *r)
         if (r->go_body || r->raw) {
             r->stage = STAGE_BODY;
             if (!r->raw)
-                conn_deadline(c, DEADLINE_BODY);
+                conn_deadline(c, r->discard ? DEADLINE_DISCARD : DEADLINE_BODY);
             return MHD_YES;
         }
         if (r->reply_set && r->early)

@@ -41,6 +41,8 @@
 #define REPLY_HEADERS_MAX 32
 #define REQUEST_ID_MAX 64
 #define LINGER_MS 2000
+#define DISCARD_MS 500
+#define SWEEP_MS_MAX 250
 #define REFUSED_EXTRA 64            /* connections over the limit that still get a 503 */
 #define PUMP_BUDGET_NS 5000000
 #define SCRATCH_BYTES (128 * KIB)
@@ -65,7 +67,15 @@ struct listener {
     SLIST_ENTRY(listener) link;
 };
 
-enum deadline { DEADLINE_NONE, DEADLINE_HEADER, DEADLINE_IDLE, DEADLINE_BODY, DEADLINE_WRITE, DEADLINE_LINGER };
+enum deadline {
+    DEADLINE_NONE,
+    DEADLINE_HEADER,
+    DEADLINE_IDLE,
+    DEADLINE_BODY,
+    DEADLINE_WRITE,
+    DEADLINE_DISCARD, /* of a short body that is thrown away: then the answer is given without waiting for it */
+    DEADLINE_LINGER,
+};
 
 struct conn {
     struct http_server *server;

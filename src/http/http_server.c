@@ -154,7 +154,7 @@ static void handles_init(struct http_server *s, int epoll_fd)
 {
     const struct http_options *o = &s->options;
     uint64_t least = MIN(MIN(o->idle_ms, o->header_ms), MIN(o->body_stall_ms, o->write_stall_ms));
-    s->sweep_ms = least / 4 < 5 ? 5 : MIN(least / 4, 1000);
+    s->sweep_ms = least / 4 < 5 ? 5 : MIN(least / 4, SWEEP_MS_MAX);
     uv_poll_init(s->loop, &s->poll, epoll_fd);
     uv_prepare_init(s->loop, &s->prepare);
     uv_check_init(s->loop, &s->check);

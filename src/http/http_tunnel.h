@@ -27,6 +27,7 @@ struct http_tunnel *http_tunnel_accept(struct http_request *r, const char *proto
                                        const struct http_tunnel_events *events, size_t buffer_max, void *arg);
 
 size_t http_tunnel_write(struct http_tunnel *t, const void *data, size_t len); /* bytes taken */
+void http_tunnel_want_drain(struct http_tunnel *t); /* have on_drain called once half of the buffer is free */
 size_t http_tunnel_room(const struct http_tunnel *t);
 size_t http_tunnel_pending(const struct http_tunnel *t);
 void http_tunnel_pause(struct http_tunnel *t);

@@ -116,6 +116,8 @@ void reply_submit(struct http_request *r)
         if ((left <= DISCARD_MAX && invited) || reads_on) {
             r->discard = !reads_on;
             r->go_body = true;
+            if (r->discard && r->stage == STAGE_BODY)
+                conn_deadline(c, DEADLINE_DISCARD);
         } else if (r->streaming || r->tunnel) {
             r->early = true;
         } else {

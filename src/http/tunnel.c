@@ -47,8 +47,9 @@ struct http_tunnel *http_tunnel_accept(struct http_request *r, const char *proto
         t->dead = true;
         t->why = r->gone ? "the client is gone" : "this request cannot be upgraded";
         server_due(t->server, &t->due);
-        if (r->gone)
-            http_reply_empty(r, 400); /* dropped; ends the handler's part */
+        struct err e;
+        err_set(&e, ERR_INVALID, "this request cannot be upgraded");
+        http_reply_error(r, &e); /* dropped when the client is gone; ends the handler's part */
         return t;
     }
     t->request = http_request_ref(r);
@@ -114,6 +115,7 @@ void tunnel_lost(struct http_tunnel *t, const char *why)
         t->request = NULL;
         r->tunnel = NULL;
         http_request_unref(r);
+        server_due(t->server, &t->due);
     }
     tunnel_die(t, why);
 }
@@ -219,8 +221,11 @@ void tunnel_poll(struct http_tunnel *t, int status, int events)
 {
     struct http_server *s = t->server;
     if (status < 0 && t->open && !t->dead) {
-        tunnel_read(t); /* bytes that came before a reset are lost with it; an end tells itself */
-        if (!t->dead && !t->paused && !t->eof)
+        t->request->conn->watching = 0; /* libuv has stopped the handle */
+        tunnel_flush(t);
+        if (!t->dead)
+            tunnel_read(t);
+        if (!t->dead && !t->paused)
             tunnel_die(t, "the client is gone");
     }
     if (status == 0 && (events & UV_WRITABLE))
@@ -236,7 +241,7 @@ static void tunnel_run(struct due *d)
     struct http_tunnel *t = container_of(d, struct http_tunnel, due);
     if (t->open && !t->open_told && !t->dead) {
         t->open_told = true;
-        if (t->events.on_open)
+        if (t->events.on_open && !t->closing)
             t->events.on_open(t, t->arg);
         if (!t->dead)
             tunnel_flush(t);
@@ -303,6 +308,18 @@ struct MHD_Response *tunnel_response(struct http_request *r)
 size_t http_tunnel_room(const struct http_tunnel *t)
 {
     return t->dead || t->closing || t->shut ? 0 : t->out.max - t->out.len;
+}
+
+void http_tunnel_want_drain(struct http_tunnel *t)
+{
+    if (t->dead)
+        return;
+    t->want_drain = true;
+    if (t->open && t->out.len <= t->out.max / 2) {
+        t->want_drain = false;
+        t->drain_due = true;
+        server_due(t->server, &t->due);
+    }
 }
 
 size_t http_tunnel_pending(const struct http_tunnel *t)

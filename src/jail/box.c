@@ -29,6 +29,7 @@ static bool namespace_enter(const struct jail_plan *plan, struct jail_progress *
     if (unshare(flag) < 0)
         return jail_lacks(plan, p, stage, feature, errno);
     p->features |= feature;
+    jail_step();
     return true;
 }
 
@@ -88,6 +89,7 @@ static bool binds_place(const struct jail_plan *plan, struct jail_progress *p, i
             p->bind = i;
             return jail_lacks(plan, p, JAIL_STAGE_BIND, 0, -r);
         }
+        jail_step();
     }
     return true;
 }
@@ -153,6 +155,7 @@ static bool root_build(const struct jail_plan *plan, struct jail_progress *p)
 
     if (mount("root", BASE, "tmpfs", MS_NOSUID | MS_NODEV, "mode=755,size=64k,nr_inodes=128") < 0)
         return jail_lacks(plan, p, JAIL_STAGE_ROOT, JAIL_EMPTY_ROOT, errno);
+    jail_step();
     int root = open(BASE, O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (root < 0)
         return jail_lacks(plan, p, JAIL_STAGE_ROOT, 0, errno);
@@ -169,8 +172,10 @@ static bool root_build(const struct jail_plan *plan, struct jail_progress *p)
     if (!(p->features & JAIL_OWN_PROC) && move_mount(host_proc, "", root, "proc", MOVE_MOUNT_F_EMPTY_PATH) < 0)
         return jail_lacks(plan, p, JAIL_STAGE_PROC, 0, errno);
 
+    jail_step();
     if (fchdir(root) < 0 || pivot_root(".", ".") < 0)
         return jail_lacks(plan, p, JAIL_STAGE_PIVOT, JAIL_EMPTY_ROOT, errno);
+    jail_step();
     if (umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
         return jail_lacks(plan, p, JAIL_STAGE_PIVOT, 0, errno);
     struct mount_attr read_only = {.attr_set = MOUNT_ATTR_RDONLY | MOUNT_ATTR_NOSUID | MOUNT_ATTR_NODEV};

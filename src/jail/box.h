@@ -25,6 +25,15 @@ bool rights_drop(const struct jail_plan *plan, struct jail_progress *p);
 /* Load the filter: from here on the process can do little more than report, exit and execute QEMU. */
 bool filter_load(const struct jail_plan *plan, struct jail_progress *p);
 
+/* After each step. A build for tests dies at the step that its program's name ends with; in the product it is nothing. */
+#ifdef JAIL_TEST_STEPS
+void jail_step(void);
+#else
+static inline void jail_step(void)
+{
+}
+#endif
+
 /* Record a step that failed because the host lacks `feature`: true when that is allowed and the work can go on. */
 static inline bool jail_lacks(const struct jail_plan *plan, struct jail_progress *p, uint32_t stage, uint32_t feature,
                               int errnum)

@@ -9,6 +9,7 @@
 #include <linux/securebits.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 
 static bool fail(struct jail_progress *p, uint32_t stage, int errnum)
@@ -72,6 +73,7 @@ static bool descriptors_close(const struct jail_plan *plan, struct jail_progress
  * this process would carry over an exec. Both groups are this machine's own and own nothing. */
 static bool ids_set(const struct jail_plan *plan, struct jail_progress *p)
 {
+    umask(0077);
     if (!plan->root)
         return true;
     if (setgroups(0, NULL) < 0 || setresgid(plan->second_gid, plan->gid, plan->gid) < 0 ||
@@ -119,10 +121,13 @@ bool rights_drop(const struct jail_plan *plan, struct jail_progress *p)
 {
     if (!limits_set(plan, p) || !descriptors_close(plan, p))
         return false;
+    jail_step();
     if (bounding_settable() && !bounding_drop(p))
         return false;
+    jail_step();
     if (!ids_set(plan, p) || !capabilities_drop(p))
         return false;
+    jail_step();
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0 || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1)
         return fail(p, JAIL_STAGE_NO_NEW_PRIVS, errno);
     p->features |= JAIL_NO_NEW_PRIVS;
@@ -137,7 +142,9 @@ bool rights_drop(const struct jail_plan *plan, struct jail_progress *p)
 
 bool filter_load(const struct jail_plan *plan, struct jail_progress *p)
 {
-#ifndef JAIL_TEST_WITHOUT_FILTER
+#ifdef JAIL_TEST_WITHOUT_FILTER
+    (void)plan;
+#else
     struct sock_fprog program = {.len = (unsigned short)plan->filter_len, .filter = (struct sock_filter *)plan->filter};
     if (syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, &program) < 0)
         return jail_lacks(plan, p, JAIL_STAGE_SECCOMP, JAIL_SECCOMP, errno);

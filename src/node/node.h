@@ -138,4 +138,14 @@ struct node_stats {
 };
 void node_stats_get(struct node *n, struct node_stats *ret_stats);
 
+/* The pools of one template shape. */
+struct node_pool {
+    char template_digest[DIGEST_SIZE];
+    struct shape shape;
+    uint32_t hot, hot_starting, hot_target;
+    uint32_t blank, blank_starting, blank_target;
+};
+/* At most `max` pools; returns how many there are. */
+size_t node_pools_get(struct node *n, struct node_pool *ret_pools, size_t max);
+
 #endif

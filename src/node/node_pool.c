@@ -136,3 +136,28 @@ void pool_forget_shape(struct shape_entry *s)
         if (m->shape == s && !m->claim && m->stage != STAGE_CLAIMED && m->stage != STAGE_REMOVING)
             entry_remove(m, NULL, NULL);
 }
+
+size_t node_pools_get(struct node *n, struct node_pool *ret_pools, size_t max)
+{
+    size_t count = 0;
+    struct shape_entry *s;
+    TAILQ_FOREACH (s, &n->shapes, link) {
+        if (!s->pooled || s->state != SHAPE_READY)
+            continue;
+        if (count++ >= max)
+            continue;
+        struct node_pool *p = &ret_pools[count - 1];
+        *p = (struct node_pool){.shape = s->shape, .hot_target = n->config->pool_hot, .blank_target = n->config->pool_blank};
+        memcpy(p->template_digest, s->template->digest, DIGEST_SIZE);
+        struct node_entry *m, *next;
+        HASH_ITER (hh, n->machines, m, next) {
+            if (m->shape != s || m->claim)
+                continue;
+            if (is_hot_to_be(m))
+                *(m->stage == STAGE_HOT ? &p->hot : &p->hot_starting) += 1;
+            else if (is_blank_to_be(m))
+                *(m->stage == STAGE_BLANK ? &p->blank : &p->blank_starting) += 1;
+        }
+    }
+    return count;
+}

@@ -337,7 +337,7 @@ static int plan_fd_make(const struct jail_plan *plan)
 }
 
 /* Make the process. The cgroup is there; `plan_fd` and `status_fd` are what it gets. */
-static int process_make(struct launcher *l, const int *fds, size_t fd_count, bool console_is_file, int plan_fd,
+static int process_make(struct launcher *l, const int *fds, size_t fd_count, int plan_fd,
                         int status_fd, struct launch *ret, struct fault *f)
 {
     struct child c = {.l = l, .procs = -1};
@@ -346,7 +346,7 @@ static int process_make(struct launcher *l, const int *fds, size_t fd_count, boo
     c.fds[0] = c.fds[1] = c.fds[2] = l->null_fd;
     for (size_t i = 0; i < fd_count; i++)
         c.fds[QEMU_FD_QMP + i] = fds[i];
-    if (console_is_file)
+    if (fd_count > 0)
         c.fds[1] = c.fds[2] = c.fds[QEMU_FD_CONSOLE];
     c.fds[JAIL_FD_PLAN] = plan_fd;
     c.fds[JAIL_FD_STATUS] = status_fd;
@@ -383,7 +383,7 @@ static int process_make(struct launcher *l, const int *fds, size_t fd_count, boo
 }
 
 static int plan_start(struct launcher *l, uint32_t slot, const struct jail_plan *plan,
-                      const struct cgroup_limits *limits, const int *fds, size_t fd_count, bool console_is_file,
+                      const struct cgroup_limits *limits, const int *fds, size_t fd_count,
                       struct launch *ret, struct fault *f)
 {
     *ret = (struct launch){.pid = -1, .pidfd = -1, .status_fd = -1};
@@ -404,7 +404,7 @@ static int plan_start(struct launcher *l, uint32_t slot, const struct jail_plan 
         return fault_set(f, ERR_CONFLICT, JAIL_STAGE_SLOT_BUSY, 0, EEXIST);
     if (r < 0)
         return fault_set(f, ERR_SYSTEM, JAIL_STAGE_CGROUP, 0, -r);
-    if (process_make(l, fds, fd_count, console_is_file, plan_fd, status_write, ret, f) < 0) {
+    if (process_make(l, fds, fd_count, plan_fd, status_write, ret, f) < 0) {
         cgroup_remove(&l->cgroups, &ret->cgroup);
         return -1;
     }
@@ -443,12 +443,9 @@ int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const
     /* qcow2 adds tables to the data: an eighth is far more than they take. */
     plan->file_size_max = m->disk_bytes + m->disk_bytes / 8 + 64 * MIB;
 
-    struct stat console;
-    bool is_file = fstat(fds[QEMU_FD_CONSOLE - QEMU_FD_QMP], &console) == 0 && !S_ISSOCK(console.st_mode);
     struct qemu_options o = {
         .instance = l->uid_base,
         .data_count = l->paths.data_count,
-        .console = is_file ? QEMU_CONSOLE_FILE : QEMU_CONSOLE_SOCKET,
         .jailed_root = l->empty_root,
         .qemu_path = l->paths.qemu,
         .data_paths = l->paths.data,
@@ -459,7 +456,7 @@ int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const
         .cpu_percent = m->vcpus * l->cpu_percent,
         .pids = l->pids_max,
     };
-    int r = fits ? plan_start(l, m->slot, plan, &limits, fds, fd_count, is_file, ret, f)
+    int r = fits ? plan_start(l, m->slot, plan, &limits, fds, fd_count, ret, f)
                  : fault_set(f, ERR_INTERNAL, JAIL_STAGE_PLAN, 0, E2BIG);
     free(plan);
     return r;
@@ -507,7 +504,7 @@ int launcher_probe(struct launcher *l, uint32_t *ret_features, uint32_t *ret_mis
 
     struct cgroup_limits limits = {.memory_bytes = 64 * MIB, .cpu_percent = 100, .pids = l->pids_max};
     struct launch run;
-    if (plan_start(l, PRIV_SLOTS_MAX, &plan, &limits, NULL, 0, false, &run, f) < 0)
+    if (plan_start(l, PRIV_SLOTS_MAX, &plan, &limits, NULL, 0, &run, f) < 0)
         return -1;
     int r = probe_wait(l, &run, ret_features, ret_missing, f);
     close(run.status_fd);

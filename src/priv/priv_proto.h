@@ -39,6 +39,7 @@
 #define PRIV_PIDS_MAX 4096u
 #define PRIV_CPU_PERCENT_MAX 10000u
 #define PRIV_LIST_BATCH 32u
+#define PRIV_CONSOLE_BYTES 65536u /* the guest console's ring; a power of two */
 
 /* Exit status of space-priv. */
 enum priv_exit_status {
@@ -48,13 +49,13 @@ enum priv_exit_status {
     PRIV_EXIT_SYSTEM = 3,   /* its own socket or poll failed */
 };
 
-/* The numbers that QEMU finds its descriptors under. 0 is /dev/null; 1 and 2 are the console when that is a pipe or a
- * file (so that QEMU's last words are kept), else /dev/null. Nothing else is open when QEMU starts. */
+/* The numbers that QEMU finds its descriptors under. 0 is /dev/null; 1 and 2 are the same as
+ * QEMU_FD_CONSOLE. The guest's console is a ring inside QEMU (`ringbuf-read` on "console"). Nothing else is open when QEMU starts. */
 enum qemu_fd {
     QEMU_FD_QMP = 3,     /* listening AF_UNIX stream socket */
     QEMU_FD_AGENT = 4,   /* the same, port space.agent */
     QEMU_FD_EGRESS = 5,  /* the same, port space.egress */
-    QEMU_FD_CONSOLE = 6, /* a pipe's write end, a file opened O_WRONLY, or a listening AF_UNIX stream socket */
+    QEMU_FD_CONSOLE = 6, /* where QEMU's last words go: a pipe's write end, or a file opened O_WRONLY */
     QEMU_FD_MEMORY = 7,  /* memfd of exactly mem_mib; restore: sealed against write, grow and shrink */
     QEMU_FD_KERNEL = 8,  /* boot mode: readable by everyone (memfd, or mode 0444 and more) */
     QEMU_FD_INITRD = 9,  /* the same */

@@ -37,7 +37,9 @@ static void machine_add(struct jail_plan **plan, const struct priv_spawn_request
         QEMU_FD_MEMORY, m->mode == PRIV_MODE_BOOT ? "on" : "off");
     add(plan, "-nodefaults");
     add(plan, "-no-user-config");
-    add(plan, "-no-reboot");
+    /* A guest that resets (after a panic) or powers off stands still, so that its last words can be read. */
+    add(plan, "-action");
+    add(plan, "reboot=shutdown,shutdown=pause");
     add(plan, "-display");
     add(plan, "none");
 }
@@ -49,19 +51,14 @@ static void socket_add(struct jail_plan **plan, const char *id, int fd)
     add(plan, "socket,id=%s,fd=%d,server=on,wait=off", id, fd);
 }
 
-static void devices_add(struct jail_plan **plan, const struct priv_spawn_request *m, enum qemu_console console)
+static void devices_add(struct jail_plan **plan, const struct priv_spawn_request *m)
 {
     socket_add(plan, "qmp", QEMU_FD_QMP);
     add(plan, "-mon");
     add(plan, "chardev=qmp,mode=control");
-    if (console == QEMU_CONSOLE_SOCKET) {
-        socket_add(plan, "console", QEMU_FD_CONSOLE);
-    } else {
-        add(plan, "-add-fd");
-        add(plan, "fd=%d,set=1,opaque=console", QEMU_FD_CONSOLE);
-        add(plan, "-chardev");
-        add(plan, "file,id=console,path=/dev/fdset/1,append=on");
-    }
+    /* The console is a ring inside QEMU: bounded, read over QMP, and there after a restart of spaced. */
+    add(plan, "-chardev");
+    add(plan, "ringbuf,id=console,size=%u", PRIV_CONSOLE_BYTES);
     add(plan, "-serial");
     add(plan, "chardev:console");
     socket_add(plan, "agent", QEMU_FD_AGENT);
@@ -114,7 +111,7 @@ bool qemu_argv_compose(const struct priv_spawn_request *m, const struct qemu_opt
             add(&plan, "%s", o->data_paths[i]);
     }
     machine_add(&plan, m);
-    devices_add(&plan, m, o->console);
+    devices_add(&plan, m);
     start_add(&plan, m);
     /* Last of its options to be read, first to hold: no other user, no other program, no resource games. */
     add(&plan, "-sandbox");

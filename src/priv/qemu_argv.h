@@ -12,12 +12,9 @@
 #define QEMU_JAIL_MODULES "/qemu/modules"
 #define QEMU_DATA_MAX 4
 
-enum qemu_console { QEMU_CONSOLE_FILE, QEMU_CONSOLE_SOCKET };
-
 struct qemu_options {
     uint32_t instance; /* uid_base: part of the machine's name */
     uint32_t data_count;
-    enum qemu_console console;
     bool jailed_root; /* false: no root of its own, host paths are used */
     const char *qemu_path; /* not jailed_root alone */
     const char *const *data_paths;

@@ -244,8 +244,6 @@ static bool console_good(int fd)
     struct stat st;
     if (fstat(fd, &st) < 0)
         return false;
-    if (S_ISSOCK(st.st_mode))
-        return listening_socket(fd);
     int flags = fcntl(fd, F_GETFL);
     return (S_ISFIFO(st.st_mode) || S_ISREG(st.st_mode)) && flags >= 0 && (flags & O_ACCMODE) == O_WRONLY &&
            !(flags & O_PATH);

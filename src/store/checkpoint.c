@@ -3,9 +3,13 @@
  * The first commit after a whole checkpoint starts the WAL afresh, and SQLite makes its header durable with an fsync.
  * The worker therefore makes such a commit itself (one row of store_meta), so that the loop's thread meets that fsync
  * only if it wants to write in the same instant. While writers never pause a checkpoint never becomes whole and the
- * WAL grows; at eight times its limit the worker takes the write lock for as long as the rest takes. */
+ * WAL grows; at four times its limit the worker takes the write lock for as long as the rest takes, and the loop's
+ * thread lets it have the lock by a pause of a millisecond after each commit: a disk that cannot follow slows writers
+ * down and is not filled. */
 #include "store/checkpoint.h"
 #include "store/internal.h"
+
+#define FORCE_FACTOR 4
 
 struct checkpointer {
     struct store *store;
@@ -76,8 +80,10 @@ int checkpoint_wal_hook(void *store, sqlite3 *db, const char *name, int pages)
     if (!c) {
         if (checkpoint_run(db, SQLITE_CHECKPOINT_PASSIVE))
             s->checkpoints++;
+    } else if (c->running && c->force) {
+        usleep(1000); /* the lock is free here */
     } else if (!c->running && !c->stopping) {
-        c->force = s->wal_bytes >= 8 * s->wal_limit_bytes;
+        c->force = s->wal_bytes >= FORCE_FACTOR * s->wal_limit_bytes;
         c->running = uv_queue_work(c->loop, &c->work, work_run, work_done) == 0;
     }
     return SQLITE_OK;

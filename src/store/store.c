@@ -21,7 +21,6 @@ int connection_open(const char *path, bool read_only, bool full_durability, uint
         sqlite3_extended_result_codes(db, 1);
         sqlite3_busy_timeout(db, (int)busy_timeout_ms);
         sqlite3_db_config(db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-        sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, NULL);
         sqlite3_db_config(db, SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 0, NULL);
         _cleanup_free_ char *pragmas =
             xasprintf("PRAGMA journal_mode = WAL; PRAGMA synchronous = %s; PRAGMA foreign_keys = ON;"
@@ -77,7 +76,7 @@ int store_open(const struct store_options *options, struct store **ret_store, st
     s->path = xstrdup(options->path);
     s->full_durability = options->full_durability;
     s->busy_timeout_ms = options->busy_timeout_ms ? options->busy_timeout_ms : 5000;
-    s->wal_limit_bytes = options->wal_limit_bytes ? options->wal_limit_bytes : 4 * MIB;
+    s->wal_limit_bytes = options->wal_limit_bytes ? options->wal_limit_bytes : 16 * MIB;
     if (!options->read_only && (r = file_make(options->path, e)) < 0)
         return r;
     if (options->exclusive && !options->read_only && (r = lock_take(options->path, &s->lock_fd, e)) < 0)

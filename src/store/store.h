@@ -38,7 +38,7 @@ struct store_options {
     bool read_only;            /* for looking: no migration, no lock; an older schema is refused */
     bool full_durability;      /* fsync at each commit */
     uint32_t busy_timeout_ms;  /* 0 stands for 5,000 */
-    uint64_t wal_limit_bytes;  /* checkpoint beyond this size; 0 stands for 4 MiB */
+    uint64_t wal_limit_bytes;  /* checkpoint beyond this size; 0 stands for 16 MiB */
 };
 
 /* Open or make the file and bring its schema to this program's version. ERR_UNSUPPORTED: the file is of a newer version

@@ -9,8 +9,14 @@ apt_private_init() {
     apt_dir=$1
     shift
     mkdir -p "$apt_dir/lists/partial" "$apt_dir/cache/archives/partial"
-    apt-get indextargets --format '$(REPO_URI) $(RELEASE) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
-        awk '$3 == "main" && $2 ~ /^bookworm/' | sort -u > "$apt_dir/host-sources"
+    apt_host_sources > "$apt_dir/host-sources"
+    if [ ! -s "$apt_dir/host-sources" ]; then
+        # apt names its sources only once their lists were brought; bring them into this folder, not into the host's.
+        mkdir -p "$apt_dir/host/lists/partial" "$apt_dir/host/cache/archives/partial"
+        apt_host="-o Dir::State::Lists=$apt_dir/host/lists -o Dir::Cache=$apt_dir/host/cache -o Debug::NoLocking=1"
+        apt-get -q $apt_host -o APT::Sandbox::User=root update >&2 || true
+        apt_host_sources $apt_host > "$apt_dir/host-sources"
+    fi
     archive=$(awk '$2 == "bookworm" { print $1; exit }' "$apt_dir/host-sources")
     if [ -z "$archive" ]; then
         echo "no source of the Debian 12 (bookworm) archive, component main, in this host's apt configuration" >&2
@@ -20,7 +26,7 @@ apt_private_init() {
     signed=
     if [ -r "$keyring" ]; then signed="[signed-by=$keyring] "; fi
     {
-        while read -r uri suite component; do echo "deb $signed$uri $suite $component"; done < "$apt_dir/host-sources"
+        while read -r uri suite; do echo "deb $signed$uri $suite main"; done < "$apt_dir/host-sources"
         for suite in "$@"; do echo "deb $signed$archive $suite main"; done
     } > "$apt_dir/sources.list.new"
     if ! cmp -s "$apt_dir/sources.list.new" "$apt_dir/sources.list"; then
@@ -29,6 +35,13 @@ apt_private_init() {
     else
         rm "$apt_dir/sources.list.new"
     fi
+}
+
+# "URI SUITE" of the host's Debian 12 sources. A source may be named by its role ("oldstable"): its codename is taken.
+apt_host_sources() {
+    apt-get "$@" indextargets --format '$(REPO_URI) $(RELEASE) $(CODENAME) $(COMPONENT)' 'Created-By: Packages' 2>/dev/null |
+        awk '$4 == "main" { name = $2 ~ /^bookworm/ ? $2 : $3; if (name ~ /^bookworm(-security|-updates)?$/) print $1, name }' |
+        sort -u
 }
 
 # apt_private TOOL ARGUMENT…: runs apt-get or apt-cache on the private lists; the host's dpkg status says what is installed.

@@ -102,7 +102,7 @@ trap 'exit 130' INT TERM HUP PIPE
 step() {
     "$@" 2>> "$log" 9>&- < /dev/null &
     child=$!
-    wait "$child" || { code=$?; child=; if [ "$code" -gt 128 ]; then exit "$code"; else exit 1; fi; }
+    wait "$child" || { code=$?; if [ "$code" -gt 128 ]; then exit "$code"; else exit 1; fi; }
     child=
 }
 progress() { echo "@progress $*"; }
@@ -123,8 +123,6 @@ kept=$cache/rootfs-$recipe
 if [ "$fresh" = yes ]; then rm -rf "$kept"; fi
 if [ ! -e "$kept/sha256" ]; then
     mkdir "$staging/rootfs"
-    # A user namespace's root cannot enter the state folder: without root the scratch folder lies elsewhere.
-    if [ "$(id -u)" = 0 ]; then export TEMPLATE_SCRATCH=$staging; fi
     step "$here/make-rootfs.sh" "$staging/rootfs" "$size_mib" "$cache"
     sha256 "$staging/rootfs/rootfs.raw" > "$staging/rootfs/sha256"
     rm -rf "$cache"/rootfs-*

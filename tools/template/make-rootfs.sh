@@ -55,14 +55,23 @@ choose_mode
 export SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(date -u -d "$(date -u +%Y-%m-%d)" +%s)}
 export LC_ALL=C.UTF-8
 
-# The scratch folder must be reachable by the subordinate root in unshare mode; a home folder often is not.
-scratch=$(mktemp -d "${TEMPLATE_SCRATCH:-/var/tmp}/space-rootfs.XXXXXX")
-cleanup() {
-    as_owner rm -rf --one-file-system "$scratch" 2> /dev/null || rm -rf --one-file-system "$scratch"
+# The scratch folder must be reachable by apt's own user and by a namespace's root: a state or home folder is not.
+remove_scratch() {
+    # What the namespace's root made only it can remove, the folder itself only its owner.
+    if [ "$mode" = unshare ]; then as_owner rm -rf --one-file-system "$1/root" "$1/rootfs.raw" || true; fi
+    rm -rf --one-file-system "$1"
 }
-trap cleanup EXIT
+parent=${TEMPLATE_SCRATCH:-/var/tmp}
+# A folder whose builder was killed: nobody holds its lock any more, not even a child of that builder.
+find "$parent" -maxdepth 1 -name 'space-rootfs.*' -uid "$(id -u)" -mmin +1 | while read -r stale; do
+    if flock -n "$stale" true; then remove_scratch "$stale"; fi
+done
+scratch=$(mktemp -d "$parent/space-rootfs.XXXXXX")
+exec 8< "$scratch"
+flock 8
+trap 'remove_scratch "$scratch"' EXIT
 trap 'exit 130' INT TERM HUP
-if [ "$mode" = unshare ]; then chmod 777 "$scratch"; else chmod 755 "$scratch"; fi
+if [ "$mode" = unshare ]; then chmod 1733 "$scratch"; else chmod 711 "$scratch"; fi
 
 apt_private_init "$cache/apt"
 count=$(echo "$packages" | tr ',' '\n' | wc -l)
@@ -97,8 +106,7 @@ TMPDIR=$scratch mmdebstrap --mode="$mode" --variant=minbase --format=tar --archi
     bookworm "$scratch/root.tar" "$scratch/sources.list" 2>&1 | follow
 
 progress rootfs 75 100 "unpacking the root file system"
-mkdir "$scratch/root"
-if [ "$mode" = unshare ]; then chmod 777 "$scratch/root"; fi
+as_owner mkdir "$scratch/root"
 as_owner tar -C "$scratch/root" --xattrs --xattrs-include='*' --numeric-owner --exclude='./dev/*' -xpf "$scratch/root.tar"
 rm -f "$scratch/root.tar"
 as_owner sh -c "LC_ALL=C sort '$scratch/root/var/lib/space-packages' && rm '$scratch/root/var/lib/space-packages'" > "$out/packages"
