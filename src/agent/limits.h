@@ -9,7 +9,6 @@
 #define LIMIT_OUT_BUFFER (512 * 1024)              /* at least one frame of AGENT_FRAME_MAX */
 #define LIMIT_ROUND_BYTES (1024 * 1024)            /* moved over the port before other events get their turn */
 #define LIMIT_BODY_WINDOW (256 * 1024)             /* sent unasked into one request: what a stalled stdin can hold */
-#define LIMIT_PATH_BYTES (3 * AGENT_PATH_MAX + 1024) /* of :path, still encoded */
 #define LIMIT_QUERY_PARAMS 16
 #define LIMIT_REPLY_HEADERS 4
 
@@ -41,7 +40,7 @@
 #define LIMIT_TREE_DEPTH 256                       /* folders within folders */
 #define LIMIT_LINK_HOPS 16
 #define LIMIT_DIR_REPLY (768 * 1024)               /* bytes of one page of a folder */
-#define LIMIT_TARS 8                               /* archives under way */
+#define LIMIT_TARS 3                               /* archives under way */
 #define LIMIT_TAR_EXTENDED (64 * 1024)             /* one extended header of an archive */
 #define LIMIT_WATCHES 32                           /* watch streams */
 #define LIMIT_WATCH_PENDING (256 * 1024)           /* events not yet sent: more is an overflow event */

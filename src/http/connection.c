@@ -166,7 +166,7 @@ static void conn_expire(struct conn *c)
     }
     if (r && (deadline == DEADLINE_BODY || deadline == DEADLINE_WRITE))
         request_abort(r, HTTP_ABORT_TIMEOUT);
-    if (!c->cut && (deadline == DEADLINE_HEADER || deadline == DEADLINE_BODY) && !(r && r->raw)) {
+    if (!c->cut && (deadline == DEADLINE_HEADER || deadline == DEADLINE_BODY) && !(r && (r->raw || r->raw_stream))) {
         err_set(&e, ERR_TIMEOUT, deadline == DEADLINE_HEADER ? "the request's headers did not arrive in time"
                                                              : "the request's body stalled");
         if (r && !r->status)
@@ -193,13 +193,18 @@ void conns_sweep(struct http_server *s)
 
 void conn_raw_send(struct conn *c)
 {
+    struct http_request *r = c->request;
+    bool sent = false;
     while (c->raw_out.len) {
         ssize_t n = send(c->fd, buf_data(&c->raw_out), c->raw_out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0 && errno == EAGAIN) {
-            conn_deadline(c, DEADLINE_WRITE);
+            if (sent || c->deadline != DEADLINE_WRITE)
+                conn_deadline(c, DEADLINE_WRITE);
             conn_watch(c);
+            if (r)
+                stream_drain_check(r);
             return;
         }
         if (n <= 0) {
@@ -207,6 +212,13 @@ void conn_raw_send(struct conn *c)
             return;
         }
         buf_consume(&c->raw_out, (size_t)n);
+        sent = true;
+    }
+    if (r && r->raw_stream && !r->raw) { /* more will come */
+        conn_deadline(c, r->stage == STAGE_BODY && !c->suspended ? DEADLINE_BODY : DEADLINE_NONE);
+        conn_watch(c);
+        stream_drain_check(r);
+        return;
     }
     /* The client sees the end of the answer; what it still sends is read and thrown away for a while. */
     shutdown(c->fd, SHUT_WR);
@@ -227,7 +239,7 @@ void conn_raw_problem(struct conn *c, int status, const struct err *error, const
     json_t *problem = problem_json(error, status, request_id);
     _cleanup_free_ char *text = json_dumps(problem, JSON_COMPACT);
     json_decref(problem);
-    raw_head(&out, status, "application/problem+json", strlen(text), request_id);
+    raw_head(&out, status, "application/problem+json", (int64_t)strlen(text), request_id);
     buf_put_str(&out, "\r\n");
     buf_put_str(&out, text);
     if (send(c->fd, buf_data(&out), out.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)

@@ -317,7 +317,9 @@ static size_t body_piece(struct http_request *r, const char *data, size_t len)
         r->bytes_in += len;
         return len;
     }
-    conn_deadline(c, DEADLINE_BODY);
+    stream_raw_start(r);
+    if (!c->raw_out.len)
+        conn_deadline(c, DEADLINE_BODY);
     if (len > body_max(r) - r->bytes_in) {
         body_too_large(r);
         return len;
@@ -358,12 +360,14 @@ static void body_end(struct http_request *r)
 }
 
 /* The body is over; an answer written past libmicrohttpd may not be. */
-static enum MHD_Result raw_wait(struct conn *c)
+static enum MHD_Result raw_wait(struct http_request *r)
 {
-    if (!c->raw_out.len)
+    struct conn *c = r->conn;
+    if (r->raw && !c->raw_out.len)
         return MHD_NO;
     conn_suspend(c);
-    conn_deadline(c, DEADLINE_WRITE);
+    if (c->raw_out.len)
+        conn_deadline(c, DEADLINE_WRITE);
     return MHD_YES;
 }
 
@@ -374,6 +378,12 @@ static enum MHD_Result dispatch_settle(struct http_request *r)
     if (c->cut)
         return MHD_NO;
     if (r->stage == STAGE_HEADERS) {
+        /* A streamed answer whose handler does not take the body: a short one is thrown away first. */
+        if (r->reply_set && !r->go_body && !r->raw) {
+            bool wait = reply_body_left(r) <= DISCARD_MAX && !r->expect_continue;
+            r->discard = r->go_body = wait;
+            r->early = !wait;
+        }
         if (r->go_body || r->raw) {
             r->stage = STAGE_BODY;
             if (!r->raw)
@@ -383,8 +393,8 @@ static enum MHD_Result dispatch_settle(struct http_request *r)
         if (r->reply_set && r->early)
             return reply_queue(r) < 0 ? MHD_NO : MHD_YES;
     } else {
-        if (r->raw)
-            return raw_wait(c);
+        if (r->raw || r->raw_stream)
+            return raw_wait(r);
         if (r->reply_set)
             return reply_queue(r) < 0 ? MHD_NO : MHD_YES;
     }

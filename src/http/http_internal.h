@@ -9,8 +9,9 @@
  *                          └── no body: at once ────────────┘
  *
  * libmicrohttpd takes an answer only in HEADERS (then it closes the connection afterwards) and FULL. So answers given
- * in HEADERS or BODY wait for the end of a body that is short, and for a long one are written to the socket directly
- * ("raw"), after which the rest of the body is swallowed for LINGER_MS, so that the client can read the answer.
+ * in HEADERS or BODY wait for the end of a body that is short, and beside a long one are written to the socket directly
+ * ("raw"): both directions then go on at once. Afterwards the rest of the body is swallowed for LINGER_MS, so that the
+ * client can read the answer, and the connection ends.
  *
  * A connection is suspended whenever the next step is not the client's. libmicrohttpd neither watches nor times a
  * suspended connection: a uv_poll handle on the same socket watches for its end, and all deadlines are kept here, one a
@@ -181,7 +182,8 @@ struct http_request {
 
     /* its answer */
     bool reply_set; /* status and the rest are known */
-    bool raw;       /* written past libmicrohttpd */
+    bool raw;       /* written past libmicrohttpd, complete; what comes of the body is swallowed */
+    bool raw_stream;/* being written past libmicrohttpd, while the body still comes */
     bool early;     /* queued before the body; the connection ends with it */
     bool no_body;
     int status;
@@ -250,11 +252,14 @@ struct MHD_Response *reply_make(struct http_request *r);
 void reply_submit(struct http_request *r); /* status and kind of answer are set */
 void reply_raw(struct http_request *r);    /* status and data are set: write past libmicrohttpd, then linger */
 int reply_queue(struct http_request *r);   /* inside dispatch_access, stages HEADERS and FULL */
-void raw_head(struct buf *out, int status, const char *content_type, size_t len, const char *request_id);
+/* The first lines of an answer; `length` -1: said by other headers. The caller ends them with an empty line. */
+void raw_head(struct buf *out, int status, const char *content_type, int64_t length, const char *request_id);
+uint64_t reply_body_left(const struct http_request *r); /* of the request's body; UINT64_MAX: unknown */
 
 /* stream.c */
 struct MHD_Response *stream_response(struct http_request *r);
 void stream_drain_check(struct http_request *r);
+void stream_raw_start(struct http_request *r); /* if the answer has begun and much of the body is still to come */
 
 /* tunnel.c */
 struct MHD_Response *tunnel_response(struct http_request *r);

@@ -27,21 +27,26 @@ static bool header_set(const struct http_request *r, const char *name)
     return false;
 }
 
-void raw_head(struct buf *out, int status, const char *content_type, size_t len, const char *request_id)
+void raw_head(struct buf *out, int status, const char *content_type, int64_t length, const char *request_id)
 {
-    buf_printf(out, "HTTP/1.1 %d %s\r\nConnection: close\r\nX-Request-Id: %s\r\nContent-Length: %zu\r\n", status,
-               MHD_get_reason_phrase_for((unsigned)status), request_id, len);
+    buf_printf(out, "HTTP/1.1 %d %s\r\nConnection: close\r\nX-Request-Id: %s\r\n", status,
+               MHD_get_reason_phrase_for((unsigned)status), request_id);
+    if (length >= 0)
+        buf_printf(out, "Content-Length: %lld\r\n", (long long)length);
     if (content_type)
         buf_printf(out, "Content-Type: %s\r\n", content_type);
 }
 
 void reply_render(struct http_request *r, struct buf *out)
 {
-    raw_head(out, r->status, r->content_type, r->data_len, r->id);
+    bool chunked = r->streaming && r->length < 0 && !r->http10;
+    raw_head(out, r->status, r->content_type, r->streaming ? r->length : (int64_t)r->data_len, r->id);
+    if (chunked)
+        buf_put_str(out, "Transfer-Encoding: chunked\r\n");
     for (size_t i = 0; i < r->header_count; i++)
         buf_printf(out, "%s: %s\r\n", r->headers[i].name, r->headers[i].value);
     buf_put_str(out, "\r\n");
-    if (!r->no_body)
+    if (!r->no_body && r->data_len)
         buf_put(out, r->data_out, r->data_len);
 }
 
@@ -101,6 +106,11 @@ void reply_raw(struct http_request *r)
     conn_raw_send(c);
 }
 
+uint64_t reply_body_left(const struct http_request *r)
+{
+    return r->content_length < 0 ? UINT64_MAX : (uint64_t)r->content_length - r->bytes_in;
+}
+
 /* The answer's head is known: bring it out now, or see to it that the place where it can go is reached. */
 void reply_submit(struct http_request *r)
 {
@@ -109,23 +119,21 @@ void reply_submit(struct http_request *r)
     r->no_body = r->head || r->status < 200 || r->status == 204 || r->status == 304;
     if (!c || c->cut)
         return;
-    if (r->stage == STAGE_HEADERS || r->stage == STAGE_BODY) {
-        uint64_t left = r->content_length < 0 ? UINT64_MAX : (uint64_t)r->content_length - r->bytes_in;
+    if (r->streaming && r->stage == STAGE_BODY && r->reading && r->bytes_in) {
+        stream_raw_start(r);
+        return;
+    }
+    if (!r->streaming && !r->tunnel && (r->stage == STAGE_HEADERS || r->stage == STAGE_BODY)) {
         bool invited = r->stage == STAGE_BODY || !r->expect_continue;
-        bool reads_on = r->streaming && r->reading;
-        if ((left <= DISCARD_MAX && invited) || reads_on) {
-            r->discard = !reads_on;
-            r->go_body = true;
-            if (r->discard && r->stage == STAGE_BODY)
-                conn_deadline(c, DEADLINE_DISCARD);
-        } else if (r->streaming || r->tunnel) {
-            r->early = true;
-        } else {
+        if (reply_body_left(r) > DISCARD_MAX || !invited) {
             reply_raw(r);
             return;
         }
+        r->discard = r->go_body = true;
+        if (r->stage == STAGE_BODY)
+            conn_deadline(c, DEADLINE_DISCARD);
     }
-    conn_resume(c);
+    conn_resume(c); /* the rest: dispatch_settle */
 }
 
 /* Is an answer possible? If the client has gone the handler is done with the request. */

@@ -149,8 +149,8 @@ void request_finish(struct http_request *r, enum MHD_RequestTerminationCode code
         whole = whole && info;
         if (!r->id[0])
             id_new(ID_REQUEST, r->id);
-    } else if (r->raw) {
-        whole = c->raw_out.len == 0;
+    } else if (r->raw || r->raw_stream) {
+        whole = r->raw && c->raw_out.len == 0;
     } else if (r->tunnel) {
         whole = true;
     } else {
@@ -337,6 +337,7 @@ void http_request_read_body(struct http_request *r, const struct http_body_event
     if (r->reading || r->answered || r->gone)
         return;
     r->reading = true;
+    r->discard = false;
     r->body_events = *events;
     r->body_arg = arg;
     if (!r->has_body || r->body_done) {
@@ -358,6 +359,8 @@ void http_request_resume_body(struct http_request *r)
     if (!r->paused)
         return;
     r->paused = false;
-    if (r->conn && r->stage == STAGE_BODY)
+    if (r->conn && r->stage == STAGE_BODY && r->conn->suspended) {
         conn_resume(r->conn);
+        conn_deadline(r->conn, DEADLINE_BODY);
+    }
 }

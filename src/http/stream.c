@@ -5,10 +5,16 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+/* Bytes taken from the handler that the socket does not have yet. */
+static size_t stream_held(const struct http_request *r)
+{
+    return r->out.len + (r->raw_stream && r->conn ? r->conn->raw_out.len : 0);
+}
+
 /* Room has appeared: tell a handler that was refused some, once half of the buffer is free. */
 void stream_drain_check(struct http_request *r)
 {
-    if (!r->want_drain || r->answered || r->out.len > r->out.max / 2)
+    if (!r->want_drain || r->answered || stream_held(r) > r->out.max / 2)
         return;
     r->want_drain = false;
     r->drain_due = true;
@@ -41,6 +47,41 @@ static ssize_t stream_read(void *cls, uint64_t pos, char *to, size_t max)
     }
     conn_suspend(c);
     return 0;
+}
+
+/* ---- past libmicrohttpd, beside a body that still comes ---- */
+
+/* What the handler has written since, in the answer's framing, to the connection. */
+static void stream_raw_move(struct http_request *r)
+{
+    struct conn *c = r->conn;
+    bool chunked = r->length < 0 && !r->http10;
+    if (r->out.len) {
+        if (chunked)
+            buf_printf(&c->raw_out, "%zx\r\n", r->out.len);
+        buf_put(&c->raw_out, buf_data(&r->out), r->out.len);
+        if (chunked)
+            buf_put_str(&c->raw_out, "\r\n");
+        r->bytes_out += r->out.len;
+        buf_reset(&r->out);
+    }
+    if (r->ended && !r->raw) {
+        if (chunked)
+            buf_put_str(&c->raw_out, "0\r\n\r\n");
+        r->raw = true;
+    }
+    conn_raw_send(c);
+}
+
+void stream_raw_start(struct http_request *r)
+{
+    if (!r->reply_set || !r->streaming || r->raw_stream || r->no_body || r->conn->cut ||
+        reply_body_left(r) <= DISCARD_MAX)
+        return;
+    r->raw_stream = true;
+    buf_init(&r->conn->raw_out, 0); /* bounded by stream_takes */
+    reply_render(r, &r->conn->raw_out);
+    stream_raw_move(r);
 }
 
 struct MHD_Response *stream_response(struct http_request *r)
@@ -83,12 +124,17 @@ static size_t stream_takes(const struct http_request *r, size_t len, bool *ret_s
         return 0;
     if (len > left)
         len = (size_t)left;
-    return *ret_swallow ? len : MIN(len, r->out.max - r->out.len);
+    size_t held = stream_held(r);
+    return *ret_swallow ? len : MIN(len, held < r->out.max ? r->out.max - held : 0);
 }
 
 static void stream_added(struct http_request *r)
 {
-    if (r->conn && r->stage == STAGE_REPLYING)
+    if (!r->conn || r->conn->cut)
+        return;
+    if (r->raw_stream)
+        stream_raw_move(r);
+    else if (r->stage == STAGE_REPLYING)
         conn_resume(r->conn);
 }
 
@@ -137,7 +183,7 @@ void http_stream_commit(struct http_request *r, size_t len)
 
 size_t http_stream_pending(const struct http_request *r)
 {
-    return r->out.len;
+    return stream_held(r);
 }
 
 void http_stream_end(struct http_request *r)
@@ -150,10 +196,13 @@ void http_stream_end(struct http_request *r)
         return;
     }
     r->answered = r->ended = true;
-    if (c && !r->gone && (r->stage == STAGE_HEADERS || r->stage == STAGE_BODY))
-        r->discard = true; /* nobody takes the rest of the body any more */
-    if (c)
+    if (c && r->raw_stream && !c->cut) {
+        stream_raw_move(r);
+    } else if (c) {
+        if (r->stage == STAGE_HEADERS || r->stage == STAGE_BODY)
+            r->discard = true; /* nobody takes the rest of the body any more */
         conn_resume(c);
+    }
     request_release(r);
 }
 

@@ -23,7 +23,7 @@ void jail_step(void)
     if (!step && readlink("/proc/self/exe", name, sizeof(name) - 1) > 0 && strrchr(name, '-'))
         die_at = (int)strtol(strrchr(name, '-') + 1, NULL, 10);
     if (++step == die_at)
-        raise(SIGKILL), abort();
+        __builtin_trap(); /* the first process of a namespace cannot send itself a signal */
 }
 #endif
 

@@ -105,9 +105,30 @@ static void process_kill(struct machine *m)
         priv_kill(m->context.priv, &m->process, on_killed, NULL);
 }
 
+/* QEMU's last line, for the reason. It may have been taken over by the guest: escaped and cut. */
+static void last_words_add(struct machine *m, char *reason, size_t size)
+{
+    _cleanup_free_ char *path = xasprintf("%s/qemu.log", m->folder);
+    _cleanup_close_ int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+    char tail[512];
+    off_t end = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+    ssize_t n = end <= 0 ? 0 : pread(fd, tail, sizeof(tail), MAX((off_t)0, end - (off_t)sizeof(tail)));
+    while (n > 0 && (tail[n - 1] == '\n' || tail[n - 1] == '\r'))
+        n--;
+    ssize_t from = n;
+    while (from > 0 && tail[from - 1] != '\n' && n - from < 160)
+        from--;
+    if (n <= from)
+        return;
+    _cleanup_buf_ struct buf safe = BUF_MAX(2000);
+    text_escape(&safe, tail + from, (size_t)(n - from));
+    size_t used = strlen(reason);
+    snprintf(reason + used, size - used, " (%.180s)", buf_cstr(&safe));
+}
+
 void machine_on_exit(struct machine *m, const struct priv_exit *exit)
 {
-    char reason[256];
+    char reason[400];
     if (m->exited)
         return;
     m->exited = true;
@@ -122,6 +143,8 @@ void machine_on_exit(struct machine *m, const struct priv_exit *exit)
         snprintf(reason, sizeof(reason), "the machine's process ended with status %d", exit->exit_code);
     else
         snprintf(reason, sizeof(reason), "the machine's process ended");
+    if (!m->shutdown_reason[0])
+        last_words_add(m, reason, sizeof(reason));
     machine_end(m, reason);
     if (m->freeing)
         machine_release(m);

@@ -46,8 +46,11 @@ static char *helper_find(const char *folder, const char *name)
     char *candidates[] = {
         xasprintf("%s/%s", folder, name),
         xasprintf("%s/../libexec/space/%s", folder, name),
+        /* the build tree: the programs beside src/bin, and a test two folders below its root */
         xasprintf("%s/../priv/%s", folder, name),
         xasprintf("%s/../jail/%s", folder, name),
+        xasprintf("%s/../../src/priv/%s", folder, name),
+        xasprintf("%s/../../src/jail/%s", folder, name),
         NULL,
     };
     char *found = first_executable(candidates);

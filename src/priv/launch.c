@@ -283,6 +283,7 @@ static void child_map_ids(const struct child *c, uid_t uid, gid_t gid)
 {
     char map[64];
     snprintf(map, sizeof(map), "0 %u 1", uid);
+    prctl(PR_SET_DUMPABLE, 1, 0, 0, 0); /* else these files belong to root; the exec is next */
     bool good = text_write("/proc/self/uid_map", map);
     good = good && text_write("/proc/self/setgroups", "deny");
     snprintf(map, sizeof(map), "0 %u 1", gid);

@@ -195,7 +195,7 @@ static void on_socket(uv_poll_t *handle, int status, int events)
     struct qmp *q = handle->data;
     struct err e = {0};
     if (status < 0) {
-        err_set(&e, ERR_PROTOCOL, "poll the control socket of qemu: %s", uv_strerror(status));
+        err_set(&e, ERR_GONE, "qemu closed its control socket"); /* libuv's word for POLLERR is EBADF */
         qmp_fail(q, &e);
         return;
     }

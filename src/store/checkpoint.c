@@ -1,46 +1,60 @@
 /* Checkpoints on a libuv worker (see checkpoint.h).
  *
- * The first commit after a whole checkpoint starts the WAL afresh, and SQLite makes its header durable with an fsync.
- * The worker therefore makes such a commit itself (one row of store_meta), so that the loop's thread meets that fsync
- * only if it wants to write in the same instant. While writers never pause a checkpoint never becomes whole and the
- * WAL grows; at four times its limit the worker takes the write lock for as long as the rest takes, and the loop's
- * thread lets it have the lock by a pause of a millisecond after each commit: a disk that cannot follow slows writers
- * down and is not filled. */
+ * Copying the WAL does not shrink it: the first commit that finds all of it copied starts it afresh, and SQLite makes
+ * the new header durable with an fsync. The worker makes such a commit itself (one row of store_meta), so that the
+ * loop's thread meets that fsync only if it wants to write in the same instant. When the loop's thread has committed
+ * since the copy began, the worker copies the rest and tries again. While writers never pause that never succeeds; at
+ * four times its limit the worker therefore takes the write lock for as long as the rest takes, and the loop's thread
+ * lets it have the lock by a pause after each commit, of one millisecond and from eight times on of ten: a disk that
+ * cannot follow slows writers down and is not filled. */
 #include "store/checkpoint.h"
 #include "store/internal.h"
 
+#include <stdatomic.h>
+
 #define FORCE_FACTOR 4
+#define SLOW_FACTOR 8
+#define PASSES 3
+#define FRESH_PAGES 16 /* a WAL that was just started anew is no longer than this */
 
 struct checkpointer {
     struct store *store;
     uv_loop_t *loop;
     uv_work_t work;
     sqlite3 *db;
-    bool running, force, stopping, whole;
+    bool running, stopping;
+    atomic_bool force; /* set by the loop's thread while the worker runs */
+    bool fresh;      /* the last run started the WAL anew */
+    int touch_pages; /* length of the WAL after the worker's own commit */
     void (*stopped)(void *arg);
     void *stopped_arg;
 };
 
-static bool checkpoint_run(sqlite3 *db, int mode)
+static int touch_hook(void *checkpointer, sqlite3 *db, const char *name, int pages)
 {
-    int frames = -1, copied = -1;
-    int rc = sqlite3_wal_checkpoint_v2(db, NULL, mode, &frames, &copied);
-    return rc == SQLITE_OK && frames == copied;
+    (void)db;
+    (void)name;
+    ((struct checkpointer *)checkpointer)->touch_pages = pages;
+    return SQLITE_OK;
 }
 
-static void touch(sqlite3 *db)
+static bool start_anew(struct checkpointer *c)
 {
-    sqlite3_exec(db, "UPDATE store_meta SET value = (value + 1) & 65535 WHERE key = 'checkpoint'", NULL, NULL, NULL);
+    c->touch_pages = INT32_MAX;
+    sqlite3_exec(c->db, "UPDATE store_meta SET value = (value + 1) & 65535 WHERE key = 'checkpoint'", NULL, NULL, NULL);
+    return c->touch_pages <= FRESH_PAGES;
 }
 
 static void work_run(uv_work_t *work)
 {
     struct checkpointer *c = work->data;
-    c->whole = checkpoint_run(c->db, SQLITE_CHECKPOINT_PASSIVE);
-    if (!c->whole && c->force)
-        c->whole = checkpoint_run(c->db, SQLITE_CHECKPOINT_RESTART);
-    if (c->whole)
-        touch(c->db);
+    c->fresh = false;
+    for (int pass = 0; pass < PASSES && !c->fresh; pass++) {
+        sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        if (atomic_load(&c->force))
+            sqlite3_wal_checkpoint_v2(c->db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL);
+        c->fresh = start_anew(c);
+    }
 }
 
 static void checkpointer_free(struct checkpointer *c)
@@ -59,10 +73,9 @@ static void work_done(uv_work_t *work, int status)
     struct checkpointer *c = work->data;
     (void)status;
     c->running = false;
-    if (c->whole) {
-        c->store->checkpoints++;
-        c->store->wal_bytes = 0;
-    }
+    c->store->checkpoints++;
+    if (c->fresh)
+        c->store->wal_bytes = (uint64_t)c->touch_pages * 4096;
     if (c->stopping)
         checkpointer_free(c);
 }
@@ -78,14 +91,16 @@ int checkpoint_wal_hook(void *store, sqlite3 *db, const char *name, int pages)
     if (s->wal_bytes < s->wal_limit_bytes)
         return SQLITE_OK;
     if (!c) {
-        if (checkpoint_run(db, SQLITE_CHECKPOINT_PASSIVE))
-            s->checkpoints++;
-    } else if (c->running && c->force) {
-        usleep(1000); /* the lock is free here */
-    } else if (!c->running && !c->stopping) {
-        c->force = s->wal_bytes >= FORCE_FACTOR * s->wal_limit_bytes;
-        c->running = uv_queue_work(c->loop, &c->work, work_run, work_done) == 0;
+        sqlite3_wal_checkpoint_v2(db, NULL, SQLITE_CHECKPOINT_PASSIVE, NULL, NULL);
+        s->checkpoints++;
+        return SQLITE_OK;
     }
+    uint64_t times = s->wal_bytes / s->wal_limit_bytes;
+    atomic_store(&c->force, times >= FORCE_FACTOR);
+    if (c->running && times >= FORCE_FACTOR)
+        usleep(times >= SLOW_FACTOR ? 10000 : 1000); /* the lock is free here */
+    if (!c->running && !c->stopping)
+        c->running = uv_queue_work(c->loop, &c->work, work_run, work_done) == 0;
     return SQLITE_OK;
 }
 
@@ -103,6 +118,7 @@ int store_checkpoint_start(struct store *s, uv_loop_t *loop, struct err *e)
         return err_prefix(e, "start checkpoints");
     }
     sqlite3_exec(c->db, "PRAGMA cache_size = -256", NULL, NULL, NULL);
+    sqlite3_wal_hook(c->db, touch_hook, c);
     s->checkpointer = c;
     return 0;
 }

@@ -167,8 +167,9 @@ static int add_filter(struct query *q, const struct store_sandbox_filter *filter
         query_bind(q, " AND (1 << state) & ?", B_INT(states));
     if (filter->name)
         query_bind(q, " AND name = ?", B_TEXT(filter->name));
+    /* The plus keeps the list's own order: rows are looked up in the set, not fetched from it and sorted. */
     for (size_t i = 0; i < filter->metadata_count; i++) {
-        query_bind(q, " AND id IN (SELECT sandbox_id FROM sandbox_metadata WHERE key = ?",
+        query_bind(q, " AND +id IN (SELECT sandbox_id FROM sandbox_metadata WHERE key = ?",
                    B_TEXT(filter->metadata[i].key));
         query_bind(q, " AND value = ?)", B_TEXT(filter->metadata[i].value));
     }

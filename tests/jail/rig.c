@@ -44,6 +44,10 @@ bool rig_start(struct rig *r, const struct rig_options *o)
     CHECK(mkdtemp(r->folder), "make a folder");
     int pair[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
+    /* One lock for all of this test's, opened anew each time. */
+    snprintf(r->lock, sizeof(r->lock), "/tmp/space-jail-test.%u.lock", r->uid_base);
+    int lock = open(r->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    CHECK(lock >= 0, "lock");
     fflush(stdout);
     r->pid = fork();
     CHECK(r->pid >= 0, "fork");
@@ -59,13 +63,17 @@ bool rig_start(struct rig *r, const struct rig_options *o)
                         (char *)(o->data ? o->data : "/usr/share/doc/libc6"),
                         (char *)"--jail",
                         (char *)(o->jail ? o->jail : SPACE_JAIL),
+                        (char *)"--lock",
+                        (char *)"4",
                         NULL};
         char *none[] = {NULL};
-        int copy = fcntl(pair[1], F_DUPFD_CLOEXEC, 10);
+        int copy = fcntl(pair[1], F_DUPFD_CLOEXEC, 10), lock_copy = fcntl(lock, F_DUPFD_CLOEXEC, 10);
         dup2(copy, 3);
+        dup2(lock_copy, 4);
         execve(SPACE_PRIV, argv, o->environment ? o->environment : none);
         _exit(127);
     }
+    close(lock);
     close(pair[1]);
     r->sock = pair[0];
     union priv_message m = {.hello = {.version = PRIV_VERSION,
@@ -362,10 +370,12 @@ static void left_process(void *arg, pid_t pid)
     const struct rig *r = (const struct rig *)arg;
     uid_t uid;
     uint32_t slot;
+    uint64_t start;
+    if (!process_start_time(pid, &start)) /* ended; its parent has yet to see it */
+        return;
     if (!rig_rootless && process_real_uid(pid, &uid) && uid > r->uid_base && uid <= r->uid_base + 3 * PRIV_SLOTS_MAX)
         rig_die(__FILE__, __LINE__, "process %d with uid %u is left", pid, uid);
-    uint64_t start;
-    if (process_named_slot(pid, r->uid_base, &slot) && process_start_time(pid, &start))
+    if (process_named_slot(pid, r->uid_base, &slot))
         rig_die(__FILE__, __LINE__, "process %d of slot %u is left", pid, slot);
 }
 
@@ -378,6 +388,7 @@ static void left_cgroup(void *arg, const char *name)
 
 void rig_nothing_left(const struct rig *r)
 {
+    unlink(r->lock);
     process_each(left_process, (void *)r);
     struct cgroups c;
     cgroups_open(&c);

@@ -26,6 +26,7 @@ struct rig {
     pid_t pid;
     uint32_t uid_base;
     char folder[64];
+    char lock[64];
     uint64_t tag;
     struct priv_ready ready;
     struct priv_failed failed; /* when the last answer was FAILED */

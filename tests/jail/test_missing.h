@@ -58,32 +58,27 @@ static void file_put(const char *path, const char *text)
     close(fd);
 }
 
-/* Limits of namespaces are counted in user namespaces: one more of these around, with a limit of none. */
+/* Limits of namespaces are counted in user namespaces: enter one more, that maps all ids as they are, and allow none of one
+ * kind in it. For the rest of this process. */
 static void none_of(const char *limit)
 {
-    char map[64];
-    unsigned uid = getuid(), gid = getgid();
-    if (unshare(CLONE_NEWUSER) < 0)
-        _exit(97);
-    if (uid == 0) { /* all ids as outside: written by a parent that has the right to */
-        file_put("/proc/self/uid_map", "0 0 4294967295");
-        file_put("/proc/self/gid_map", "0 0 4294967295");
-    } else {
-        file_put("/proc/self/setgroups", "deny");
-        snprintf(map, sizeof(map), "%u %u 1", uid, uid);
-        file_put("/proc/self/uid_map", map);
-        snprintf(map, sizeof(map), "%u %u 1", gid, gid);
-        file_put("/proc/self/gid_map", map);
+    int go[2], done[2];
+    CHECK(pipe(go) == 0 && pipe(done) == 0, "pipe");
+    pid_t parent = getpid(), pid = fork();
+    char byte = 0;
+    if (pid == 0) { /* has the right to write the maps, because it stays outside */
+        char path[64];
+        (void)!read(go[0], &byte, 1);
+        snprintf(path, sizeof(path), "/proc/%d/uid_map", parent);
+        file_put(path, "0 0 4294967295");
+        snprintf(path, sizeof(path), "/proc/%d/gid_map", parent);
+        file_put(path, "0 0 4294967295");
+        _exit(0);
     }
+    CHECK(unshare(CLONE_NEWUSER) == 0 && write(go[1], &byte, 1) == 1, "unshare: %m");
+    int status;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0, "maps");
     file_put(limit, "0");
-}
-static void no_pid_ns(void)
-{
-    none_of("/proc/sys/user/max_pid_namespaces");
-}
-static void no_user_ns(void)
-{
-    none_of("/proc/sys/user/max_user_namespaces");
 }
 
 static void without_cgroup(const char *controller)
@@ -125,6 +120,12 @@ struct missing_case {
     bool start_only; /* cannot start a machine at all without it */
 };
 
+static const struct missing_case missing_user_ns = {
+    NULL, JAIL_USER_NS,
+    JAIL_PID_NS | JAIL_MOUNT_NS | JAIL_NET_NS | JAIL_IPC_NS | JAIL_UTS_NS | JAIL_EMPTY_ROOT | JAIL_OWN_PROC, false, true,
+    false};
+static const struct missing_case missing_pid_ns = {NULL, JAIL_PID_NS, JAIL_OWN_PROC, true, false, false};
+
 static const struct missing_case missing_cases[] = {
     {no_mount_ns, JAIL_MOUNT_NS, JAIL_EMPTY_ROOT | JAIL_OWN_PROC, true, true, false},
     {no_net_ns, JAIL_NET_NS, 0, true, true, false},
@@ -132,10 +133,6 @@ static const struct missing_case missing_cases[] = {
     {no_uts_ns, JAIL_UTS_NS, 0, true, true, false},
     {no_pivot_root, JAIL_EMPTY_ROOT, 0, true, true, true},
     {no_seccomp, JAIL_SECCOMP, 0, true, true, false},
-    {no_user_ns, JAIL_USER_NS,
-     JAIL_PID_NS | JAIL_MOUNT_NS | JAIL_NET_NS | JAIL_IPC_NS | JAIL_UTS_NS | JAIL_EMPTY_ROOT | JAIL_OWN_PROC, false, true,
-     false},
-    {no_pid_ns, JAIL_PID_NS, JAIL_OWN_PROC, false, true, true},
     {no_memory_cgroup, JAIL_CGROUP_MEMORY, 0, true, false, false},
     {no_cpu_cgroup, JAIL_CGROUP_CPU, 0, true, false, false},
     {no_pids_cgroup, JAIL_CGROUP_PIDS, 0, true, false, false},
@@ -176,4 +173,19 @@ static void j26(void)
     for (size_t i = 0; i < ARRAY_LEN(missing_cases); i++)
         if (rig_rootless ? missing_cases[i].user : missing_cases[i].root)
             missing_try(&missing_cases[i]);
+}
+
+/* As an ordinary user on a host without user namespaces: nothing can be had, so all of it has to be allowed. */
+static void j26_user_ns(void)
+{
+    none_of("/proc/sys/user/max_user_namespaces");
+    CHECK(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0, "setuid");
+    rig_rootless = true;
+    missing_try(&missing_user_ns);
+}
+
+static void j26_pid_ns(void)
+{
+    none_of("/proc/sys/user/max_pid_namespaces");
+    missing_try(&missing_pid_ns);
 }

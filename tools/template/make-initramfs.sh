@@ -38,7 +38,7 @@ sed 's/#.*//' "$list" | tr ' \t' '\n' | grep -v '^$' | while read -r name; do
         *.zst) zstd -qdc "$file" > "$tree/modules/$name.ko" ;;
         *) cp "$file" "$tree/modules/$name.ko" ;;
     esac
-    echo "$name" >> "$tree/modules/order"
+    echo "$name.ko" >> "$tree/modules/order"
 done
 
 find "$tree" -exec touch -h -d @0 {} +
