@@ -349,11 +349,11 @@ static void terminal(void **state)
 {
     struct output o;
     start(*state, "x1",
-          &(struct exec_args){.shell = "tty >/dev/null && echo is-tty $TERM; stty size; trap 'stty size' WINCH; read line; "
+          &(struct exec_args){.shell = "tty >/dev/null && echo is-tty $TERM; stty size; trap 'stty size' WINCH; echo ready; read line; "
                                        "echo got $line; read line; echo eof",
                               .tty = true, .want_stdin = true, .rows = 40, .cols = 123});
     struct reply *out = attach(*state, "x1", 0);
-    while (!(out->body.len && memmem(buf_data(&out->body), out->body.len, "40 123", 6)))
+    while (!(out->body.len && memmem(buf_data(&out->body), out->body.len, "ready", 5)))
         client_wait_body(*state, out, out->body.len + 1);
     struct reply *r = client_callf(*state, "POST", AGENT_PATH_EXECS "/x1/resize?rows=50&cols=60");
     assert_int_equal(r->status, 200);
@@ -364,6 +364,7 @@ static void terminal(void **state)
     assert_int_equal(accepted(client_call(*state, "POST", AGENT_PATH_EXECS "/x1/stdin?eof=1", "", 0)), 0);
     finish(*state, out, 0, &o);
     assert_has(&o.out, "is-tty xterm-256color");
+    assert_has(&o.out, "40 123");
     assert_has(&o.out, "50 60");
     assert_has(&o.out, "eof\r\n");
     assert_int_equal(o.code, 0);
