@@ -4,7 +4,7 @@ set -euo pipefail
 
 # shellcheck source=lib/common.sh
 . "$(dirname "$0")/lib/common.sh"
-"$tools/install-deps.sh" build run check
+"$tools/install-deps.sh" build run check bench
 "$tools/build.sh" "$build" -- "-j$(nproc)"
 if [ ! -x "$qemu/bin/qemu-system-x86_64" ]; then step "fetching QEMU" "$tools/fetch-qemu.sh" "$qemu"; fi
 programs

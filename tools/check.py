@@ -320,6 +320,8 @@ def main():
                     results.add(name, "skip", "no " + " and no ".join(missing))
                     continue
                 full = dict(environment, **env)
+                if suite.name == "vm":
+                    full.update(SPACE_TEST_INCOMING=template, SPACE_TEST_QEMU=qemu)
                 if options.only and options.only not in name:
                     case = options.only.split("/")[-1]
                     full["TEST_FILTER"] = f"*{case}*"

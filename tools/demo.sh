@@ -5,7 +5,6 @@ set -euo pipefail
 # shellcheck source=lib/common.sh
 . "$(dirname "$0")/lib/common.sh"
 programs
-client() { "$space" --url "http://$listen" --key-file "$state/admin.key" "$@"; }
 
 # timed TEXT COMMAND…: shows the command's output as it comes, then the time.
 timed() {

@@ -13,11 +13,10 @@ programs install
 if [ ! -x "$qemu/bin/qemu-system-x86_64" ]; then step "fetching QEMU" "$tools/fetch-qemu.sh" "$qemu"; fi
 step "starting spaced" "$tools/start.sh"
 
-client() { "$space" --url "http://$listen" --key-file "$state/admin.key" "$@"; }
 if ! client template inspect "$template" > /dev/null 2>&1; then
     say "${bold}Building the template \"$template\"${plain} (once; a few minutes)"
     # The client draws the progress itself.
-    TEMPLATE_CACHE=$cache/template client template build "$template" || fail "the template could not be built"
+    client template build "$template" --cache "$cache/template" > /dev/null || fail "the template could not be built"
 fi
 say "${dim}ready after $(seconds $(($(now_ms) - begin)))${plain}"
 

@@ -15,7 +15,7 @@ fi
 # Machines outlive the daemon on purpose, so the sandboxes are ended first. A daemon that does not answer is ended anyway.
 end_sandboxes() {
     [ -x "$space" ] || return 0
-    timeout 60 "$space" --url "http://$listen" --key-file "$state/admin.key" kill --all || true
+    timeout 60 "$space" --url "http://$listen" --state-dir "$state" kill --all || true
 }
 end_daemon() {
     kill -TERM "$pid"

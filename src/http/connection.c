@@ -5,6 +5,25 @@
 #include <errno.h>
 #include <sys/socket.h>
 
+/* The client sends nothing more. While it is asked for nothing that means that it has gone. */
+static void conn_peer_closed(struct conn *c, bool broken)
+{
+    struct http_request *r = c->request;
+    char scrap;
+    if (!broken && !c->suspended) {
+        if (r && (r->stage == STAGE_FULL || r->stage == STAGE_REPLYING || (r->raw && c->raw_out.len))) {
+            c->half_closed = true; /* it may still read the answer */
+            conn_watch(c);
+            return;
+        }
+        if (recv(c->fd, &scrap, 1, MSG_PEEK | MSG_DONTWAIT) > 0)
+            return; /* libmicrohttpd has not read everything; this is asked again */
+    }
+    if (r && !r->raw)
+        request_abort(r, HTTP_ABORT_CLIENT);
+    conn_cut(c);
+}
+
 static void conn_poll(uv_poll_t *handle, int status, int events)
 {
     struct conn *c = handle->data;
@@ -18,11 +37,8 @@ static void conn_poll(uv_poll_t *handle, int status, int events)
         conn_raw_send(c);
     if (status < 0)
         c->watching = 0; /* libuv has stopped the handle */
-    if (status < 0 || (events & UV_DISCONNECT)) {
-        if (r)
-            request_abort(r, HTTP_ABORT_CLIENT);
-        conn_cut(c);
-    }
+    if (status < 0 || (events & UV_DISCONNECT))
+        conn_peer_closed(c, status < 0);
     if (s->wanted)
         server_pump(s);
 }
@@ -62,6 +78,7 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **context, enum MHD
         TAILQ_INSERT_TAIL(&s->conns, c, link);
         s->stats.connections++;
         conn_deadline(c, DEADLINE_HEADER);
+        conn_watch(c);
         if (!uv_is_active((uv_handle_t *)&s->sweep))
             uv_timer_start(&s->sweep, s->sweep.timer_cb, s->sweep_ms, s->sweep_ms);
     } else if (*context) {
@@ -78,7 +95,8 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **context, enum MHD
 /* Watch the socket for what this file (or the tunnel) waits for. */
 void conn_watch(struct conn *c)
 {
-    int events = (c->suspended && !c->cut ? UV_DISCONNECT : 0) | (c->raw_out.len ? UV_WRITABLE : 0);
+    int events = (!c->cut && (c->suspended || !c->half_closed) ? UV_DISCONNECT : 0) |
+                 (c->raw_out.len ? UV_WRITABLE : 0);
     if (c->request && c->request->tunnel)
         events = tunnel_events(c->request->tunnel);
     if (events == c->watching || uv_is_closing((uv_handle_t *)&c->poll))
@@ -126,9 +144,9 @@ void conn_cut(struct conn *c)
 
 void conn_reset(struct conn *c)
 {
-    struct linger now = {.l_onoff = 1, .l_linger = 0};
-    if (c->mhd)
-        setsockopt(c->fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    if (c->mhd && !c->cut)
+        (void)!connect(c->fd, &none, sizeof(none)); /* dissolves a TCP connection with a reset; else the cut does */
     conn_cut(c);
 }
 

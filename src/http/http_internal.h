@@ -14,8 +14,9 @@
  * client can read the answer, and the connection ends.
  *
  * A connection is suspended whenever the next step is not the client's. libmicrohttpd neither watches nor times a
- * suspended connection: a uv_poll handle on the same socket watches for its end, and all deadlines are kept here, one a
- * connection, looked at by one sweep timer. To end a connection it is shut down on the socket level (conn_cut) and
+ * suspended connection, and on one that it reads it can miss the end (its epoll is edge-triggered: an end that came
+ * together with the last bytes makes no new edge). So a uv_poll handle on the same socket watches for the end all the
+ * time, and all deadlines are kept here, one a connection, looked at by one sweep timer. To end a connection it is shut down on the socket level (conn_cut) and
  * resumed; libmicrohttpd then finds its end and reports the request as complete, and that is the only place where a
  * request leaves its connection.
  *
@@ -86,6 +87,7 @@ struct conn {
     int watching;            /* events of the poll handle */
     bool suspended;          /* as libmicrohttpd will see it after its next run */
     bool cut;
+    bool half_closed;        /* the client's end came while an answer was going out */
     bool refused;            /* over a limit: answered with 503 */
     enum deadline deadline;
     uint64_t deadline_ms;

@@ -195,29 +195,29 @@ int http_server_listen_unix(struct http_server *server, const char *path, mode_t
         return err_set(e, ERR_INVALID, "the socket path \"%s\" is longer than %zu bytes", path,
                        sizeof(at.sun_path) - 1);
     strcpy(at.sun_path, path);
-    if (lstat(path, &st) == 0) {
+    if (lstat(at.sun_path, &st) == 0) {
         if (!S_ISSOCK(st.st_mode) || unix_alive(&at))
-            return err_set(e, ERR_CONFLICT, "\"%s\" is in use", path);
-        unlink(path);
+            return err_set(e, ERR_CONFLICT, "\"%s\" is in use", at.sun_path);
+        unlink(at.sun_path);
     }
     _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0)
-        return err_errno(e, ERR_SYSTEM, errno, "make a socket for %s", path);
+        return err_errno(e, ERR_SYSTEM, errno, "make a socket for %s", at.sun_path);
     /* Closed to others from its birth; opened to `mode` before anyone can be served. */
     mode_t old = umask(0177);
     int bound = bind(fd, (const struct sockaddr *)&at, sizeof(at));
     int bind_errno = errno;
     umask(old);
     if (bound < 0)
-        return err_errno(e, ERR_SYSTEM, bind_errno, "bind the socket %s", path);
-    if (chmod(path, mode) < 0) {
-        int r = err_errno(e, ERR_SYSTEM, errno, "set the mode of the socket %s", path);
-        unlink(path);
+        return err_errno(e, ERR_SYSTEM, bind_errno, "bind the socket %s", at.sun_path);
+    if (chmod(at.sun_path, mode) < 0) {
+        int r = err_errno(e, ERR_SYSTEM, errno, "set the mode of the socket %s", at.sun_path);
+        unlink(at.sun_path);
         return r;
     }
-    int r = listener_add(server, fd, path, e);
+    int r = listener_add(server, fd, at.sun_path, e);
     if (r < 0) {
-        unlink(path);
+        unlink(at.sun_path);
         return r;
     }
     steal_fd(&fd);

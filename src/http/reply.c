@@ -139,11 +139,12 @@ void reply_submit(struct http_request *r)
 /* Is an answer possible? If the client has gone the handler is done with the request. */
 static bool reply_begin(struct http_request *r)
 {
+    bool possible = !r->gone && !r->answered && !r->reply_set;
     if (r->gone && !r->answered) {
         r->answered = true;
-        request_release(r);
+        request_release(r); /* may free it */
     }
-    return !r->answered && !r->reply_set;
+    return possible;
 }
 
 /* Takes `data`. */

@@ -168,7 +168,7 @@ void request_finish(struct http_request *r, enum MHD_RequestTerminationCode code
     r->conn = NULL;
     c->request = NULL;
     conn_deadline(c, DEADLINE_IDLE);
-    if (c->server->stopping)
+    if (c->server->stopping || c->half_closed)
         conn_cut(c);
     http_request_unref(r);
 }

@@ -236,6 +236,14 @@ static void on_warm_data(void *arg, enum guest_output stream, uint64_t offset, c
     guest_call_consume(b->call, len);
 }
 
+static void on_warm_exit(void *arg, uint64_t end_offset, const struct guest_exit *x)
+{
+    /* A program that fails or is missing is the template's affair. */
+    (void)arg;
+    (void)end_offset;
+    (void)x;
+}
+
 static void on_warm_end(void *arg, const struct err *e)
 {
     struct build *b = arg;
@@ -248,7 +256,8 @@ static void on_warm_end(void *arg, const struct err *e)
     warm_next(b);
 }
 
-static const struct guest_output_callbacks warm_output = {.on_data = on_warm_data, .done = on_warm_end};
+static const struct guest_output_callbacks warm_output = {
+    .on_data = on_warm_data, .on_exit = on_warm_exit, .done = on_warm_end};
 
 static void on_warm_started(void *arg, const struct guest_exec_started *started, const struct err *e)
 {

@@ -59,6 +59,14 @@ static char *helper_find(const char *folder, const char *name)
     return absolute;
 }
 
+/* The length of "/usr" in "/usr/bin/qemu…". */
+static int prefix_length(const char *program)
+{
+    const char *slash = strrchr(program, '/');
+    size_t len = slash ? (size_t)(slash - program) : 0;
+    return len >= 4 && strncmp(program + len - 4, "/bin", 4) == 0 ? (int)len - 4 : (int)len;
+}
+
 /* "QEMU emulator version 10.0.2 (Debian …)" → "10.0.2". */
 static int qemu_version(const char *qemu, char ret_version[32], struct err *e)
 {
@@ -108,21 +116,26 @@ int programs_find(const struct config *config, struct programs *p, struct err *e
     char *qemus[] = {
         xstrdup(config->qemu_path[0] ? config->qemu_path : "/nonexistent"),
         xasprintf("%s/qemu/bin/qemu-system-x86_64", config->state_dir),
+        xasprintf("%s/../lib/space/qemu/bin/qemu-system-x86_64", folder),
         xstrdup("/usr/bin/qemu-system-x86_64"),
         NULL,
     };
     if (config->qemu_path[0]) { /* what the operator names is what is taken */
-        free(qemus[1]);
-        free(qemus[2]);
+        for (size_t i = 1; qemus[i]; i++)
+            free(qemus[i]);
         qemus[1] = NULL;
     }
     p->qemu = first_executable(qemus);
     if (!p->qemu)
         return err_set(e, ERR_UNSUPPORTED, "no QEMU: %s",
                        config->qemu_path[0] ? "qemu_path cannot be executed"
-                                            : "neither <state>/qemu nor /usr/bin/qemu-system-x86_64 is there");
-    const char *bin = strstr(p->qemu, "/bin/");
-    int prefix = bin ? (int)(bin - p->qemu) : 0;
+                                            : "none in <state>/qemu, none installed beside this program, no /usr/bin/qemu-system-x86_64");
+    char *absolute = realpath(p->qemu, NULL);
+    if (absolute) {
+        free(p->qemu);
+        p->qemu = absolute;
+    }
+    int prefix = prefix_length(p->qemu);
     _cleanup_free_ char *firmware = xasprintf("%.*s/share/bios-microvm.bin", prefix, p->qemu);
     if (config->qemu_data[0])
         p->qemu_data = xstrdup(config->qemu_data);

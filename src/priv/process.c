@@ -86,12 +86,6 @@ bool process_named_slot(pid_t pid, uint32_t instance, uint32_t *ret_slot)
     return false;
 }
 
-bool process_uid_exists(uid_t uid)
-{
-    errno = 0;
-    return getpriority(PRIO_USER, uid) != -1 || errno != ESRCH;
-}
-
 void process_each(void (*found)(void *arg, pid_t pid), void *arg)
 {
     DIR *d = opendir("/proc");
@@ -100,4 +94,28 @@ void process_each(void (*found)(void *arg, pid_t pid), void *arg)
             found(arg, (pid_t)strtol(entry->d_name, NULL, 10));
     if (d)
         closedir(d);
+}
+
+struct uid_search {
+    uid_t uid;
+    bool found;
+};
+
+static void uid_compare(void *arg, pid_t pid)
+{
+    struct uid_search *q = (struct uid_search *)arg;
+    uid_t uid;
+    uint64_t start;
+    if (!q->found && process_real_uid(pid, &uid) && uid == q->uid && process_start_time(pid, &start))
+        q->found = true;
+}
+
+bool process_uid_exists(uid_t uid)
+{
+    errno = 0;
+    if (getpriority(PRIO_USER, uid) == -1 && errno == ESRCH)
+        return false;
+    struct uid_search q = {.uid = uid};
+    process_each(uid_compare, &q);
+    return q.found;
 }

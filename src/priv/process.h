@@ -14,7 +14,8 @@ bool process_real_uid(pid_t pid, uid_t *ret_uid);
 bool process_runs(pid_t pid, const struct stat *file);
 /* The slot in its command line's "-name space-<instance>-<slot>"; false for any other process. */
 bool process_named_slot(pid_t pid, uint32_t instance, uint32_t *ret_slot);
-/* Is there any process with this real uid? Cheap: no look through /proc. */
+/* Does any process with this real uid live? Cheap while there is none; else /proc is looked through, because those that
+ * have ended and wait to be reaped do not count. */
 bool process_uid_exists(uid_t uid);
 /* Call `found` for every process of the host. */
 void process_each(void (*found)(void *arg, pid_t pid), void *arg);

@@ -20,7 +20,7 @@ static void add(struct jail_plan **plan, const char *format, ...)
 static void machine_add(struct jail_plan **plan, const struct priv_spawn_request *m)
 {
     add(plan, "-M");
-    add(plan, "microvm,acpi=on,rtc=on,memory-backend=ram,suppress-vmdesc=on,isa-serial=on,auto-kernel-cmdline=on,dump-guest-core=off");
+    add(plan, "microvm,acpi=on,rtc=on,smm=off,memory-backend=ram,suppress-vmdesc=on,dump-guest-core=off");
     add(plan, "-accel");
     if (m->accel == PRIV_ACCEL_TCG)
         add(plan, "tcg,tb-size=%u,thread=multi", m->tb_size_mib ? m->tb_size_mib : 64);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <net/if.h>
+#include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -412,6 +413,21 @@ static void show(FILE *out, const char *what, char **envp)
     fputc('\n', out);
 }
 
+static void *thread_sleep(void *arg)
+{
+    for (;;)
+        sleep(1000);
+    return arg;
+}
+
+static int threads_start(int wanted)
+{
+    int count = 0;
+    for (pthread_t thread; count < wanted && pthread_create(&thread, NULL, thread_sleep, NULL) == 0;)
+        count++;
+    return count;
+}
+
 static void serve(FILE *in, FILE *out, char **envp)
 {
     char line[1024];
@@ -422,6 +438,15 @@ static void serve(FILE *in, FILE *out, char **envp)
             *arg++ = '\0';
         if (strcmp(line, "show") == 0) {
             show(out, arg ? arg : "", envp);
+        } else if (strcmp(line, "eat") == 0) {
+            for (size_t left = arg ? strtoul(arg, NULL, 10) : 0; left; left--) {
+                char *mib = malloc(1 << 20);
+                if (!mib)
+                    break;
+                memset(mib, 1, 1 << 20);
+            }
+        } else if (strcmp(line, "threads") == 0) {
+            fprintf(out, "%d\n", threads_start(arg ? atoi(arg) : 0));
         } else if (strcmp(line, "exit") == 0) {
             _exit(arg ? atoi(arg) : 0);
         } else {

@@ -4,7 +4,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <grp.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -412,4 +414,20 @@ bool rig_proc_field(pid_t pid, const char *file, const char *name, char *ret_tex
     if (f)
         fclose(f);
     return found;
+}
+
+void rig_become_user(void)
+{
+    if (getuid() == 0)
+        CHECK(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0, "setuid");
+    rig_rootless = true;
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0);
+    int status;
+    waitpid(pid, &status, 0);
+    if (status) {
+        printf("# skipped: an ordinary user cannot make namespaces here\n");
+        exit(SKIP);
+    }
 }

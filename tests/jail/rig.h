@@ -45,6 +45,8 @@ struct rig_machine {
 };
 
 extern bool rig_rootless;
+/* Become an ordinary user; exits with SKIP where such a one cannot make namespaces. */
+void rig_become_user(void);
 
 _Noreturn void rig_die(const char *file, int line, const char *format, ...) ATTR_PRINTF(3, 4);
 #define CHECK(what, ...)                                                                                               \

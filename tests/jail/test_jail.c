@@ -830,28 +830,12 @@ static const struct {
     {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J29", j29}, {"J30", j30}, {"latency", latency},
 };
 
-static void become_user(void)
-{
-    if (getuid() == 0)
-        CHECK(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0, "setuid");
-    rig_rootless = true;
-    pid_t pid = fork();
-    if (pid == 0)
-        _exit(unshare(CLONE_NEWUSER | CLONE_NEWNS) < 0);
-    int status;
-    waitpid(pid, &status, 0);
-    if (status) {
-        printf("# skipped: an ordinary user cannot make namespaces here\n");
-        exit(SKIP);
-    }
-}
-
 int main(int argc, char **argv)
 {
     setvbuf(stdout, NULL, _IOLBF, 0);
     umask(0022);
     if (argc > 2 && strcmp(argv[2], "rootless") == 0) {
-        become_user();
+        rig_become_user();
     } else if (getuid() != 0) {
         printf("# skipped: needs root\n");
         return SKIP;

@@ -106,6 +106,8 @@ daemon_pid() {
     [ -n "$pid" ] && [ "$(cat "/proc/$pid/comm" 2> /dev/null)" = spaced ] && echo "$pid"
 }
 
+# The client, against the platform of these settings.
+client() { "$space" --url "http://$listen" --state-dir "$state" "$@"; }
 api() { curl -sS --max-time 10 --noproxy '*' "$@"; }
 
 # Machines of this platform, whoever they belong to: a QEMU with the agent's port.

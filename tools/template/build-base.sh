@@ -28,7 +28,7 @@ first() {
     return 1
 }
 
-state= name=base size_mib=2048 cache=${TEMPLATE_CACHE:-} agent= modules_list= fresh=no
+state= name=base size_mib=2048 cache= agent= modules_list= fresh=no
 while [ $# -gt 0 ]; do
     case $1 in
         --fresh) fresh=yes; shift; continue ;;
