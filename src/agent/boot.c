@@ -3,6 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <linux/close_range.h>
 #include <linux/fs.h>
 #include <linux/magic.h>
 #include <net/if.h>
@@ -17,6 +19,7 @@
 #include <sys/syscall.h>
 #include <time.h>
 
+#include "agent/limits.h"
 #include "base/buf.h"
 #include "base/file.h"
 
@@ -175,7 +178,7 @@ int boot_guest(struct err *e)
 
 int boot_process(bool is_guest, struct err *e)
 {
-    struct rlimit files = {65536, 1024 * 1024};
+    struct rlimit files = {LIMIT_FILES, LIMIT_FILES_HARD};
     sigset_t all;
     umask(0);
     for (int fd; (fd = open("/dev/null", O_RDWR)) >= 0;) { /* 0, 1 and 2 must be something */
@@ -184,6 +187,7 @@ int boot_process(bool is_guest, struct err *e)
             break;
         }
     }
+    close_range(3, UINT_MAX, CLOSE_RANGE_CLOEXEC); /* what the starter left open is not for the execs */
     if (is_guest)
         setrlimit(RLIMIT_NOFILE, &files);
     prctl(PR_SET_DUMPABLE, 0);

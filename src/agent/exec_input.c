@@ -104,7 +104,7 @@ static void feed_body(struct request *r, const uint8_t *data, size_t len)
         return;
     }
     request_consume(r, n);
-    if (!buf_put(&feed->pending, data + n, len - n))
+    if (n < len && !buf_put(&feed->pending, data + n, len - n))
         request_reset(r); /* more than the window that was given */
 }
 

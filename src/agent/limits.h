@@ -22,8 +22,9 @@
 #define LIMIT_LINGER_MS 100                        /* for output of background children after the main process ended */
 #define LIMIT_DRAINS 256                           /* pipes held open only for background children */
 #define LIMIT_ARG_BYTES (128 * 1024)               /* one argument or variable: the kernel's own maximum */
-#define LIMIT_CHILD_FILES 1024
-#define LIMIT_CHILD_FILES_HARD (1024 * 1024)
+#define LIMIT_CHILD_FILES 1024                     /* soft; the hard one is LIMIT_FILES_HARD */
+#define LIMIT_FILES 65536                          /* the agent's own */
+#define LIMIT_FILES_HARD (1024 * 1024)
 
 /* Users. */
 #define LIMIT_USER_NAME 64

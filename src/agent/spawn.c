@@ -22,6 +22,7 @@ enum stage { STAGE_EXEC, STAGE_CWD, STAGE_USER, STAGE_SETUP };
 struct child {
     const struct spawn *s;
     sigset_t signals; /* to restore: empty */
+    struct rlimit files;
     int stage, errnum; /* what failed */
 };
 
@@ -99,8 +100,7 @@ CHILD_FUNCTION static bool child_setup(struct child *c)
         syscall(SYS_write, fd, "0", 1);
         syscall(SYS_close, fd);
     }
-    struct rlimit files = {LIMIT_CHILD_FILES, LIMIT_CHILD_FILES_HARD};
-    syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &files, NULL);
+    syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &c->files, NULL);
     c->stage = STAGE_USER;
     if (syscall(SYS_geteuid) == 0) {
         const struct user *u = s->user;
@@ -171,6 +171,8 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, struct err *e)
     if (geteuid() != 0 && s->user->uid != geteuid())
         return err_set(e, ERR_FORBIDDEN, "only root can run a command as \"%s\"", s->user->name);
     struct child c = {.s = s};
+    getrlimit(RLIMIT_NOFILE, &c.files); /* the agent's own maximum stays, what programs expect goes on top */
+    c.files.rlim_cur = MIN(c.files.rlim_max, (rlim_t)LIMIT_CHILD_FILES);
     sigset_t all, before;
     sigfillset(&all);
     sigemptyset(&c.signals);

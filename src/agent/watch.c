@@ -34,7 +34,8 @@ struct watch {
     struct request *request;
     struct user user;
     struct loop_source source;
-    int fd, root; /* inotify; the watched folder or file (O_PATH) */
+    int fd;     /* inotify; nothing else is held open, or the kernel would not tell of removals */
+    char *base; /* the watched path */
     bool recursive, overflowed, root_gone;
     struct watch_node *nodes;
     size_t node_count;
@@ -62,7 +63,7 @@ static void watch_free(struct watch *w)
         w->agent->watches--;
     }
     cleanup_close(&w->fd);
-    cleanup_close(&w->root);
+    free(w->base);
     buf_done(&w->out);
     free(w->moved_from);
     free(w);
@@ -162,7 +163,8 @@ static void folder_appeared(struct watch *w, const char *path, bool report)
 {
     if (!w->recursive || user_assume(&w->user, NULL) < 0)
         return;
-    _cleanup_close_ int fd = path_openat(w->root, path, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, true);
+    _cleanup_free_ char *whole = join(w->base, path);
+    _cleanup_close_ int fd = path_openat(AT_FDCWD, whole, O_PATH | O_DIRECTORY | O_NOFOLLOW, 0, false);
     if (fd >= 0)
         walk(w, fd, path, report, 0);
     user_assume(NULL, NULL);
@@ -328,16 +330,16 @@ static int watch_operate(struct fs_call *call)
     struct stat st;
     struct watch *w = NEW(struct watch);
     call->extra = w; /* without an agent, so that freeing it touches no loop */
-    *w = (struct watch){.user = call->user, .recursive = call->flag, .root = -1, .out = BUF_MAX(4 * LIMIT_WATCH_PENDING)};
+    *w = (struct watch){.user = call->user, .recursive = call->flag, .base = xstrdup(call->path), .out = BUF_MAX(4 * LIMIT_WATCH_PENDING)};
     w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (w->fd < 0)
         return err_errno(&call->e, ERR_LIMIT, errno, "watch %.300s", call->path);
-    w->root = path_openat(AT_FDCWD, call->path, O_PATH, 0, false);
-    if (w->root < 0 || fstat(w->root, &st) < 0)
-        return path_error(&call->e, w->root < 0 ? -w->root : errno, "watch", call->path);
+    _cleanup_close_ int root = path_openat(AT_FDCWD, call->path, O_PATH, 0, false);
+    if (root < 0 || fstat(root, &st) < 0)
+        return path_error(&call->e, root < 0 ? -root : errno, "watch", call->path);
     w->recursive &= S_ISDIR(st.st_mode);
     event_put(w, AGENT_WATCH_READY, "", NULL, S_ISDIR(st.st_mode));
-    walk(w, w->root, "", false, 0);
+    walk(w, root, "", false, 0);
     if (w->node_count == 0)
         return path_error(&call->e, EACCES, "watch", call->path);
     return 0;
