@@ -220,17 +220,25 @@ static int on_invalid_frame(nghttp2_session *h2, const nghttp2_frame *frame, int
     return NGHTTP2_ERR_CALLBACK_FAILURE;
 }
 
-/* nghttp2 answers breaches of the connection with a GOAWAY that says what it found. */
+/* nghttp2 answers a breach of the connection with a GOAWAY that says what it found, and a breach of a stream with an
+ * RST_STREAM. Those of our own have the codes CANCEL and, for a body whose owner is gone, INTERNAL_ERROR. */
 static int before_send(nghttp2_session *h2, const nghttp2_frame *frame, void *arg)
 {
     (void)h2;
     struct h2client *s = arg;
-    if (frame->hd.type != NGHTTP2_GOAWAY)
-        return 0;
-    h2client_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: code %u%s%.*s", frame->goaway.error_code,
-                   frame->goaway.opaque_data_len ? ", " : "", (int)MIN(frame->goaway.opaque_data_len, (size_t)128),
-                   (const char *)frame->goaway.opaque_data);
-    return NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (frame->hd.type == NGHTTP2_GOAWAY) {
+        h2client_break(s, ERR_PROTOCOL, "the agent broke HTTP/2: %s%s%.*s",
+                       nghttp2_http2_strerror(frame->goaway.error_code), frame->goaway.opaque_data_len ? ", " : "",
+                       (int)MIN(frame->goaway.opaque_data_len, (size_t)128), (const char *)frame->goaway.opaque_data);
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    if (frame->hd.type == NGHTTP2_RST_STREAM && frame->rst_stream.error_code != NGHTTP2_CANCEL &&
+        frame->rst_stream.error_code != NGHTTP2_INTERNAL_ERROR) {
+        h2client_break(s, ERR_PROTOCOL, "the agent broke HTTP/2 on a stream: %s",
+                       nghttp2_http2_strerror(frame->rst_stream.error_code));
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
+    return 0;
 }
 
 static int on_not_sent(nghttp2_session *h2, const nghttp2_frame *frame, int lib_error, void *arg)
