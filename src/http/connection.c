@@ -179,7 +179,7 @@ static void conn_expire(struct conn *c)
     if (deadline != DEADLINE_IDLE && deadline != DEADLINE_LINGER)
         s->stats.timeouts++;
     if (r && r->tunnel) {
-        tunnel_lost(r->tunnel, "the client does not take what is sent");
+        tunnel_lost(r->tunnel, deadline == DEADLINE_LINGER ? NULL : "the client does not take what is sent");
         return;
     }
     if (r && (deadline == DEADLINE_BODY || deadline == DEADLINE_WRITE))

@@ -373,7 +373,7 @@ static uint64_t cpu_ms(void)
 
 #if defined(__SANITIZE_ADDRESS__)
 #define BIG (64 * MIB)
-#define FLAT_KIB 100000 /* freed memory rests in quarantine */
+#define FLAT_KIB RSS_SLACK_KIB
 #else
 #define BIG (1 * GIB)
 #define FLAT_KIB 8000
