@@ -101,7 +101,7 @@ static int cgroups_find(struct launcher *l, struct fault *f)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         if (l->cgroups.features & wanted[i])
             l->given |= wanted[i];
-        else if (lack(l, wanted[i], JAIL_STAGE_CGROUP, ENOENT, f) < 0)
+        else if (lack(l, wanted[i], JAIL_STAGE_CGROUP, 0, f) < 0)
             return -1;
     }
     return 0;
