@@ -39,15 +39,22 @@ static uint32_t uid_base_own(void)
     return 0x60000000u + (uint32_t)(getpid() % 8000) * 32768u;
 }
 
-bool rig_start(struct rig *r, const struct rig_options *o)
+void rig_folder_make(struct rig *r)
 {
-    *r = (struct rig){.sock = -1, .uid_base = o->uid_base ? o->uid_base : uid_base_own()};
+    *r = (struct rig){.sock = -1, .uid_base = uid_base_own()};
     snprintf(r->folder, sizeof(r->folder), "/tmp/space-jail-test.XXXXXX");
     CHECK(mkdtemp(r->folder), "make a folder");
-    int pair[2];
-    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
     /* One lock for all of this test's, opened anew each time. */
     snprintf(r->lock, sizeof(r->lock), "/tmp/space-jail-test.%u.lock", r->uid_base);
+}
+
+bool rig_start(struct rig *r, const struct rig_options *o)
+{
+    rig_folder_make(r);
+    if (o->uid_base)
+        r->uid_base = o->uid_base;
+    int pair[2];
+    CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) == 0, "socketpair");
     int lock = open(r->lock, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(lock >= 0, "lock");
     fflush(stdout);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -365,6 +366,31 @@ static void qmp(FILE *in, FILE *out, const char *command, char *ret, size_t size
     CHECK(!strstr(ret, "\"error\""), "%s: %s", command, ret);
 }
 
+/* A QEMU that brought libraries of its own has loaded those, whatever the host has. */
+static void libraries_check(const char *qemu)
+{
+    char own[PATH_MAX], path[64], line[1024], name[512];
+    snprintf(own, sizeof(own), "%s", qemu);
+    for (int i = 0; i < 2; i++)
+        *strrchr(own, '/') = '\0';
+    if (strcmp(own, "/usr") == 0)
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/maps", m.machine.pid);
+    FILE *f = fopen(path, "r");
+    size_t loaded = 0;
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%*s %*s %*s %*s %*s %511s", name) == 1 && strncmp(name, "/usr/lib/", 9) == 0) {
+            char mine[PATH_MAX + 512];
+            snprintf(mine, sizeof(mine), "%s/lib/%s", own, strrchr(name, '/') + 1);
+            CHECK(access(mine, F_OK) < 0, "%s is the host's", name);
+        } else if (strncmp(name, "/lib/", 5) == 0) {
+            loaded++;
+        }
+    if (f)
+        fclose(f);
+    printf("#   %zu mappings of its own libraries\n", loaded);
+}
+
 static void real_qemu_run(enum priv_accel accel)
 {
     struct rig_options o = {0};
@@ -390,6 +416,7 @@ static void real_qemu_run(enum priv_accel accel)
     CHECK(threads_confined(m.machine.pid, &threads), "a thread is not confined");
     printf("#   %zu threads confined\n", threads);
     CHECK(threads >= 2, "%zu threads", threads);
+    libraries_check(o.qemu);
     qmp(in, out, "{\"execute\":\"quit\"}", line, sizeof(line));
     fclose(in);
     fclose(out);
