@@ -44,7 +44,7 @@ static void expect(struct reply *r, int status)
 
 static void put_file(struct client *c, const char *name, const char *more, const void *data, size_t len, int status)
 {
-    char path[512];
+    char path[1024];
     snprintf(path, sizeof(path), AGENT_PATH_FILE "?path=%s/%s%s", folder, name, more);
     expect(client_call(c, "PUT", path, data, len), status);
 }
@@ -61,7 +61,7 @@ static const char *at(const char *name)
 static bool holds(const char *path, const char *text)
 {
     _cleanup_buf_ struct buf b = BUF_MAX(1 << 20);
-    return file_read(path, 1 << 20, &b, NULL) == 0 && b.len == strlen(text) && memcmp(buf_data(&b), text, b.len) == 0;
+    return file_read(path, 1 << 20, &b, NULL) == 0 && strcmp(buf_cstr(&b), text) == 0;
 }
 
 static uint64_t number_of(const struct buf *body, uint16_t tag)
@@ -301,7 +301,7 @@ static void archive_round_trip(void **state)
     put_file(c, "src/empty", "", "", 0, 200);
     assert_int_equal(symlink("deep/er/f", at("src/link")), 0);
     assert_int_equal(mkfifo(at("src/pipe"), 0600), 0);
-    char name[200], path[600];
+    char name[200], path[700];
     memset(name, 'n', sizeof(name));
     name[199] = '\0';
     snprintf(path, sizeof(path), "src/%s", name);
