@@ -21,9 +21,9 @@ struct websocket {
     char *protocol;
     size_t output_max;
     uint64_t ping_ms;
-    bool heard;        /* something came since the last tick */
-    bool asked;        /* a ping is out */
-    bool paused;       /* by the owner */
+    bool heard;  /* something came since the last tick */
+    bool asked;  /* a ping is out */
+    bool paused; /* by the owner */
     bool want_drain;
     bool close_sent;
     bool close_told;
@@ -262,10 +262,8 @@ static void wslay_make(struct websocket *w, size_t message_max)
 struct websocket *websocket_accept(struct http_request *r, const struct websocket_options *options,
                                    const struct websocket_events *events, void *arg)
 {
-    static const struct http_tunnel_events tunnel_events = {.on_open = tunnel_open,
-                                                            .on_data = tunnel_data,
-                                                            .on_drain = tunnel_drain,
-                                                            .on_close = tunnel_closed};
+    static const struct http_tunnel_events tunnel_events = {
+        .on_open = tunnel_open, .on_data = tunnel_data, .on_drain = tunnel_drain, .on_close = tunnel_closed};
     const struct websocket_options none = {0};
     char accept[29];
     if (handshake_refused(r))

@@ -31,7 +31,8 @@ static void check_match(const struct router *router, const char *method, const c
         for (size_t i = 0; i < m.count; i++) {
             assert(m.params[i].name && m.params[i].value && http_match_param(&m, m.params[i].name));
             bool tail = m.tail_raw && i + 1 == m.count;
-            assert(tail || (m.params[i].value[0] && !str_eq(m.params[i].value, ".") && !str_eq(m.params[i].value, "..")));
+            assert(tail ||
+                   (m.params[i].value[0] && !str_eq(m.params[i].value, ".") && !str_eq(m.params[i].value, "..")));
         }
         if (m.tail_raw)
             assert(m.tail_raw >= path && m.tail_raw <= path + strlen(path));

@@ -187,10 +187,8 @@ static size_t flood_data(struct http_tunnel *t, const void *data, size_t len, vo
 
 static void handle_flood(struct http_request *r, void *arg)
 {
-    static const struct http_tunnel_events events = {.on_open = flood_drain,
-                                                     .on_data = flood_data,
-                                                     .on_drain = flood_drain,
-                                                     .on_close = tunnel_closed};
+    static const struct http_tunnel_events events = {
+        .on_open = flood_drain, .on_data = flood_data, .on_drain = flood_drain, .on_close = tunnel_closed};
     (void)arg;
     http_tunnel_accept(r, "chat", &events, 0, NULL);
 }
@@ -213,10 +211,8 @@ static void job_accept_late(void *arg)
 }
 
 static const struct http_route routes[] = {
-    {"GET", "/late", handle_late},
-    {"GET", "/ws", handle_ws},
-    {"GET", "/quiet", handle_quiet},
-    {"*", "/tunnel", handle_tunnel, HTTP_BODY_STREAM},
+    {"GET", "/late", handle_late},   {"GET", "/ws", handle_ws},
+    {"GET", "/quiet", handle_quiet}, {"*", "/tunnel", handle_tunnel, HTTP_BODY_STREAM},
     {"GET", "/flood", handle_flood},
 };
 
@@ -241,7 +237,7 @@ static int stop(void **state)
 /* ---- client ---- */
 
 #define HANDSHAKE(path)                                                                                                \
-    "GET " path " HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"                     \
+    "GET " path " HTTP/1.1\r\nHost: x\r\nConnection: keep-alive, Upgrade\r\nUpgrade: websocket\r\n"                    \
     "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
 
 static int ws_connect(const char *handshake)
@@ -338,7 +334,8 @@ static void test_handshake(void **state)
     client_send(fd, HANDSHAKE("/ws") "Sec-WebSocket-Protocol: other, space.v1\r\n\r\n");
     client_read(fd, false, &r);
     assert_int_equal(r.status, 101);
-    assert_string_equal(response_header(&r, "Sec-WebSocket-Accept", value, sizeof(value)), "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
+    assert_string_equal(response_header(&r, "Sec-WebSocket-Accept", value, sizeof(value)),
+                        "s3pPLMBiTxaQ9kYGzzhZRbK+xOo=");
     assert_string_equal(response_header(&r, "Sec-WebSocket-Protocol", value, sizeof(value)), "space.v1");
     assert_string_equal(response_header(&r, "Upgrade", value, sizeof(value)), "websocket");
     assert_string_equal(response_header(&r, "Connection", value, sizeof(value)), "Upgrade");
@@ -353,12 +350,17 @@ static void test_handshake(void **state)
     } bad[] = {
         {"GET /ws HTTP/1.1\r\nHost: x\r\n\r\n", 426},
         {"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 8\r\n"
-         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 426},
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+         426},
         {"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-         "Sec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n\r\n", 400},
-        {"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\r\n", 400},
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZQ==\r\n\r\n",
+         400},
+        {"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: "
+         "13\r\n\r\n",
+         400},
         {"GET /ws HTTP/1.1\r\nHost: x\r\nConnection: close\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
-         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", 426},
+         "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n",
+         426},
     };
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         client_ask(bad[i].request, &r);
@@ -403,7 +405,10 @@ static void test_echo(void **state)
     for (int i = 0; i < 100; i++)
         expect_frame(fd, 0x81, "many", 4);
     /* Close by the client. */
-    send_frame(fd, 0x88, "\x03\xe8" "done", 6, true);
+    send_frame(fd, 0x88,
+               "\x03\xe8"
+               "done",
+               6, true);
     expect_close(fd, 1000);
     client_expect_end(fd);
     close(fd);
@@ -436,15 +441,14 @@ static void test_violations(void **state)
         bool masked;
         int code;
     } cases[] = {
-        {0x81, "hello", 5, false, 1002},    /* not masked */
-        {0x83, "hello", 5, true, 1002},     /* reserved opcode */
-        {0xc1, "hello", 5, true, 1002},     /* reserved bit */
-        {0x80, "hello", 5, true, 1002},     /* continuation of nothing */
-        {0x09, "ping", 4, true, 1002},      /* fragmented control frame */
-        {0x89, big, 126, true, 1002},       /* long control frame */
-        {0x81, "\xff\xfe", 2, true, 1007},  /* not UTF-8 */
-        {0x82, big, sizeof(big), true, 1009},
-        {0x88, "\x00\x01", 2, true, 1002},  /* close code out of range */
+        {0x81, "hello", 5, false, 1002},                                         /* not masked */
+        {0x83, "hello", 5, true, 1002},                                          /* reserved opcode */
+        {0xc1, "hello", 5, true, 1002},                                          /* reserved bit */
+        {0x80, "hello", 5, true, 1002},                                          /* continuation of nothing */
+        {0x09, "ping", 4, true, 1002},                                           /* fragmented control frame */
+        {0x89, big, 126, true, 1002},                                            /* long control frame */
+        {0x81, "\xff\xfe", 2, true, 1007},                                       /* not UTF-8 */
+        {0x82, big, sizeof(big), true, 1009}, {0x88, "\x00\x01", 2, true, 1002}, /* close code out of range */
     };
     (void)state;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
@@ -549,7 +553,8 @@ static void test_node(void **state)
         "ws.onerror = (e) => { console.error(e.message ?? e); process.exit(2); };"
         "ws.onmessage = (m) => {"
         "  if (step === 0 && m.data === 'hello') { step = 1; ws.send(big); }"
-        "  else if (step === 1 && Buffer.compare(Buffer.from(m.data), Buffer.from(big)) === 0) { step = 2; ws.send('close'); }"
+        "  else if (step === 1 && Buffer.compare(Buffer.from(m.data), Buffer.from(big)) === 0) { step = 2; "
+        "ws.send('close'); }"
         "  else process.exit(3); };"
         "ws.onclose = (e) => process.exit(step === 2 && e.code === 4001 && e.reason === 'as asked' ? 0 : 4);"
         "setTimeout(() => process.exit(5), 8000);";
@@ -675,9 +680,10 @@ int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(test_handshake),     TEST(test_echo),       TEST(test_close_by_server), TEST(test_violations),
-        TEST(test_back_pressure), TEST(test_ping_flood), TEST(test_silent_client),   TEST(test_node),
-        TEST(test_tunnel),        TEST(test_tunnel_throughput), TEST(test_tunnel_ends),
+        TEST(test_handshake),         TEST(test_echo),          TEST(test_close_by_server),
+        TEST(test_violations),        TEST(test_back_pressure), TEST(test_ping_flood),
+        TEST(test_silent_client),     TEST(test_node),          TEST(test_tunnel),
+        TEST(test_tunnel_throughput), TEST(test_tunnel_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
