@@ -52,6 +52,9 @@ static void on_signal_closed(uv_handle_t *handle)
 static void on_checkpoint_stopped(void *arg)
 {
     struct daemon *d = arg;
+    /* Lets the helper go, whose handles are closed by the loop. */
+    node_free(d->node);
+    d->node = NULL;
     uv_close((uv_handle_t *)&d->term, on_signal_closed);
     uv_close((uv_handle_t *)&d->interrupt, on_signal_closed);
     uv_close((uv_handle_t *)&d->hangup, on_signal_closed);
@@ -233,7 +236,6 @@ int main(int argc, char **argv)
         return err_info(e.code)->exit_code;
     }
     uv_run(&d.loop, UV_RUN_DEFAULT);
-    node_free(d.node);
     control_free(d.control);
     store_close(d.store);
     uv_loop_close(&d.loop);
