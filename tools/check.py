@@ -14,6 +14,7 @@ it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for
 Exit code 0 when nothing failed and something passed.
 """
 import argparse
+import ctypes
 import json
 import os
 import re
@@ -62,26 +63,22 @@ class Suite:
 # ---- reading what the programs say ----
 
 def parse_cmocka(text, code):
-    """[(case, outcome, note)] of cmocka's standard output."""
-    cases, notes = [], []
+    """[(case, outcome, note)] of cmocka's standard output: what follows each RUN line."""
+    cases, running, notes = [], None, []
     for line in text.splitlines():
-        m = re.match(r"\[\s*(RUN|OK|FAILED|SKIPPED|ERROR)\s*\] (?:\x1b\[\w+)?([A-Za-z_]\w*)\b(.*)$", line)
+        m = re.match(r"\[\s*(RUN|OK|FAILED|SKIPPED)\s*\] (\w+)\s*$", line)
         if not m:
             notes.append(line)
-            continue
-        word, case = m.group(1), m.group(2)
-        if word == "RUN":
-            notes = []
-        elif case not in {c for c, _, _ in cases} or word in ("FAILED", "ERROR"):
-            if line.rstrip().endswith("test(s)."):
-                continue
-            known = next((i for i, c in enumerate(cases) if c[0] == case), None)
-            if known is not None:
-                continue
-            reason = next((n for n in reversed(notes) if n.startswith("skip:")), "")
-            outcome = {"OK": "pass", "SKIPPED": "skip"}.get(word, "fail")
-            note = reason[5:].strip() if outcome == "skip" else next((n for n in notes if "rror" in n), "")
-            cases.append((case, outcome, note[:200]))
+        elif m.group(1) == "RUN":
+            running, notes = m.group(2), []
+        elif m.group(2) == running:
+            skip = next((n[5:].strip() for n in notes if n.startswith("skip:")), "")
+            error = next((n for n in notes if re.search(r"error:|exception|runtime error|ERROR: ", n)), "")
+            outcome = {"OK": "pass", "SKIPPED": "skip"}.get(m.group(1), "fail")
+            cases.append((running, outcome, {"pass": "", "skip": skip}.get(outcome, error)[:200]))
+            running = None
+    if running:
+        cases.append((running, "fail", "the program ended within it"))
     return cases
 
 
@@ -117,6 +114,65 @@ def parse_exit(text, code):
     return []
 
 
+# ---- processes: whatever a test starts and leaves comes back to this program ----
+
+def become_subreaper():
+    ctypes.CDLL(None, use_errno=True).prctl(36, 1, 0, 0, 0)      # PR_SET_CHILD_SUBREAPER
+
+
+def descendants():
+    """{pid: command} of the living processes below this one, the machines of a daemon that has ended among them."""
+    parents, commands = {}, {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            fields = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()
+            command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode("utf-8", "replace").strip()
+        except OSError:
+            continue
+        if fields[0] not in "ZX":
+            parents[int(pid)], commands[int(pid)] = int(fields[1]), command
+    found, grown = {os.getpid()}, True
+    while grown:
+        more = {p for p, parent in parents.items() if parent in found and p not in found}
+        found |= more
+        grown = bool(more)
+    return {p: commands[p] for p in found if p != os.getpid()}
+
+
+def reap():
+    """Takes the ended processes that were left to this program. Only called while none of its own runs."""
+    while True:
+        try:
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return
+        except ChildProcessError:
+            return
+
+
+def end_descendants(grace_s):
+    """What is still there after `grace_s`, killed then: [command]."""
+    deadline = time.monotonic() + grace_s
+    while True:
+        reap()
+        left = descendants()
+        if not left or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    told = sorted(left.values())
+    for _ in range(50):
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+        time.sleep(0.1)
+        reap()
+        left = descendants()
+        if not left:
+            break
+    return told
+
+
 # ---- running one program ----
 
 def run_program(suite, program, command, environment, only, results):
@@ -137,15 +193,17 @@ def run_program(suite, program, command, environment, only, results):
             ended = "time"
         except KeyboardInterrupt:
             ended = "interrupt"
-        for sig in (signal.SIGTERM, signal.SIGKILL):
-            try:
-                os.killpg(process.pid, sig)
-            except ProcessLookupError:
-                break
-            try:
-                process.wait(3)
-            except subprocess.TimeoutExpired:
-                pass
+        if process.poll() is None:
+            for sig in (signal.SIGTERM, signal.SIGKILL):
+                try:
+                    os.killpg(process.pid, sig)
+                    process.wait(5)
+                except ProcessLookupError:
+                    break
+                except subprocess.TimeoutExpired:
+                    pass
+            process.wait()
+    left = end_descendants(5 if ended == "exit" else 0)
     shutil.rmtree(scratch, ignore_errors=True)
     if ended == "interrupt":
         raise KeyboardInterrupt
@@ -171,6 +229,8 @@ def run_program(suite, program, command, environment, only, results):
         results.add(name, "fail", f"{how}: {last[:160]}", log)
     elif code == 0 and not cases and "TEST_FILTER" not in environment:
         results.add(name, "pass")
+    if left and ended == "exit":
+        results.add(name + "/nothing-is-left", "fail", f"{len(left)} processes: " + "; ".join(c[:80] for c in left)[:400], log)
     after = results.counts()
     p, f, s = (a - b for a, b in zip(after, before))
     mark = paint("ok  ", 32) if f == 0 else paint("FAIL", 31)
@@ -239,17 +299,8 @@ SUITES = [
 # ---- what must not be left ----
 
 def leftovers():
-    """Everything of the platform that exists on this host now, as a set of readable names."""
+    """Mounts, cgroups, network namespaces and files of the platform that exist on this host now, as readable names."""
     found = set()
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            command = open(f"/proc/{pid}/cmdline", "rb").read().replace(b"\0", b" ").decode("utf-8", "replace")
-            start = open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[19]
-        except OSError:
-            continue
-        program = os.path.basename(command.split(" ")[0])
-        if program in ("spaced", "space-priv", "space-jail", "space-agent") or "name=space.agent" in command:
-            found.add(f"process {pid} ({start}) {command[:120]}")
     for line in open("/proc/self/mounts"):
         where = line.split()[1]
         if "space" in where:
@@ -261,7 +312,8 @@ def leftovers():
     for folder in ("/run/netns", "/tmp", "/var/tmp", "/dev/shm"):
         if os.path.isdir(folder):
             for name in os.listdir(folder):
-                if name.startswith("space"):
+                # A lock file that all runs share is not a remainder of this one.
+                if name.startswith("space") and not name.endswith(".lock"):
                     found.add(f"file {os.path.join(folder, name)}")
     return found
 
@@ -293,6 +345,7 @@ def main():
     environment = {k: v for k, v in os.environ.items() if not k.startswith("SPACE_")}
     environment.update(TEST_BUILD=BUILD, CMOCKA_MESSAGE_OUTPUT="STDOUT", LC_ALL="C.UTF-8", **ASAN)
 
+    become_subreaper()
     results = Results()
     before = leftovers()
     ran = 0

@@ -20,9 +20,11 @@ void buf_init(struct buf *b, size_t max_bytes);
 void buf_done(struct buf *b); /* frees; the buffer can be used again with the same maximum */
 void buf_reset(struct buf *b);
 
+/* The first byte in use; never NULL, so that an empty buffer can go to memcpy, memmem and the like. */
 static inline uint8_t *buf_data(const struct buf *b)
 {
-    return b->mem ? b->mem + b->start : NULL;
+    static uint8_t nothing[1];
+    return b->mem ? b->mem + b->start : nothing;
 }
 
 /* Append; false (and overflow set, nothing appended) when the maximum would be passed. */

@@ -198,16 +198,22 @@ static int collect(struct api *api)
     return ended;
 }
 
-int api_poll(struct api *api, struct curl_waitfd *fds, unsigned count, int timeout_ms, struct err *e)
+static int multi_failed(CURLMcode r, struct err *e)
+{
+    return err_set(e, ERR_SYSTEM, "wait for the server: %s", curl_multi_strerror(r));
+}
+
+int api_work(struct api *api, struct err *e)
 {
     int running;
     CURLMcode r = curl_multi_perform(api->multi, &running);
-    /* What has just ended is the caller's to look at before anything is waited for. */
-    if (r == CURLM_OK && collect(api) == 0)
-        r = curl_multi_poll(api->multi, fds, count, timeout_ms, NULL);
-    if (r != CURLM_OK)
-        return err_set(e, ERR_SYSTEM, "wait for the server: %s", curl_multi_strerror(r));
-    return 0;
+    return r == CURLM_OK ? collect(api) : multi_failed(r, e);
+}
+
+int api_wait(struct api *api, struct curl_waitfd *fds, unsigned count, int timeout_ms, struct err *e)
+{
+    CURLMcode r = curl_multi_poll(api->multi, fds, count, timeout_ms, NULL);
+    return r == CURLM_OK ? 0 : multi_failed(r, e);
 }
 
 int api_problem(long status, const void *body, size_t len, struct err *e)
@@ -266,8 +272,11 @@ int api_finish(struct transfer *t, struct err *e)
 int api_run(struct api *api, struct transfer *t, struct err *e)
 {
     int r = api_start(api, t, e);
-    while (r >= 0 && !t->done)
-        r = api_poll(api, NULL, 0, 1000, e);
+    while (r >= 0 && !t->done) {
+        r = api_work(api, e);
+        if (r == 0)
+            r = api_wait(api, NULL, 0, 1000, e);
+    }
     return r;
 }
 

@@ -16,7 +16,8 @@ int api_open(const char *url, const char *key, struct api **ret_api, struct err 
 void api_close(struct api *api);
 const char *api_url(const struct api *api);
 
-/* One exchange. Zero-initialise, set what is needed, api_start, then api_poll until `done`; then api_finish. */
+/* One exchange. Zero-initialise, set what is needed, api_start, then api_work and
+ * api_wait until `done`; then api_finish. api_run does the first three. */
 struct transfer {
     const char *method; /* NULL: GET */
     const char *path;   /* with query, percent-encoded */
@@ -50,8 +51,10 @@ struct transfer {
 };
 
 int api_start(struct api *api, struct transfer *t, struct err *e);
-/* Work on all transfers that are started, and wait at most timeout_ms for one of them or for `fds`. */
-int api_poll(struct api *api, struct curl_waitfd *fds, unsigned count, int timeout_ms, struct err *e);
+/* Do on all transfers what can be done at once; how many have ended by it, or negative. */
+int api_work(struct api *api, struct err *e);
+/* Wait at most timeout_ms until one of them or of `fds` has something to do. */
+int api_wait(struct api *api, struct curl_waitfd *fds, unsigned count, int timeout_ms, struct err *e);
 /* Free what belongs to `t` (also when it is not done: that gives it up). 0 when the status was of class 2. */
 int api_finish(struct transfer *t, struct err *e);
 

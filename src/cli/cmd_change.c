@@ -30,7 +30,7 @@ static int change_all(struct cli *cli, struct api *api, const char *method, cons
         if (r == ERR_GONE && str_eq(method, "DELETE"))
             r = 0;
         if (r < 0 && result < 0)
-            print_error(cli, e);
+            report_error(cli, e);
         if (r < 0) {
             *e = why;
             result = r;

@@ -33,7 +33,7 @@ static void lease_tick(void *arg)
 {
     struct lease *l = arg;
     if (l->on)
-        api_poll(l->api, NULL, 0, 0, NULL);
+        api_work(l->api, NULL);
     if (l->on && l->renewal.done) {
         api_finish(&l->renewal, NULL);
         buf_done(&l->renewal.body);

@@ -216,8 +216,9 @@ static void close_pipe(struct follow *w)
     stop(&w->notice, &w->notice_on);
     if (send_signal(w, SIGPIPE, NULL) < 0)
         return;
-    while (!w->notice.done && api_poll(w->f->api, NULL, 0, 1000, NULL) >= 0)
-        ;
+    while (!w->notice.done && api_work(w->f->api, NULL) >= 0)
+        if (!w->notice.done && api_wait(w->f->api, NULL, 0, 1000, NULL) < 0)
+            break;
 }
 
 static int step(struct follow *w, struct err *e)
@@ -232,6 +233,10 @@ static int step(struct follow *w, struct err *e)
     }
     if (r < 0)
         return r;
+    /* What has just arrived decides what is waited for. */
+    int ended = api_work(w->f->api, e);
+    if (ended < 0)
+        return ended;
     long status = 0;
     if (w->stream_on)
         curl_easy_getinfo(w->stream.easy, CURLINFO_RESPONSE_CODE, &status);
@@ -244,7 +249,7 @@ static int step(struct follow *w, struct err *e)
         input_at = (int)count;
         fds[count++] = (struct curl_waitfd){.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN};
     }
-    r = api_poll(w->f->api, fds, count, timeout, e);
+    r = api_wait(w->f->api, fds, count, ended > 0 ? 0 : timeout, e);
     if (r == 0 && w->signal_fd >= 0)
         r = take_signals(w, e);
     if (r == 0 && w->input_on && w->input.done)

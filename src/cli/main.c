@@ -162,7 +162,7 @@ int main(int argc, char **argv)
     if (fflush(stdout) != 0 && errno != EPIPE && r >= 0)
         r = err_errno(&e, ERR_SYSTEM, errno, "write to standard output");
     if (r < 0) {
-        print_error(&cli, &e);
+        report_error(&cli, &e);
         r = cli.own_exit ? EXIT_OWN : err_info(r)->exit_code;
     }
     api_close(cli.api);

@@ -198,7 +198,7 @@ void say(const struct cli *cli, const char *format, ...)
     fputc('\n', stderr);
 }
 
-void print_error(const struct cli *cli, const struct err *e)
+void report_error(const struct cli *cli, const struct err *e)
 {
     if (cli->json) {
         _cleanup_free_ char *detail = utf8_valid(e->text, strlen(e->text)) ? xstrdup(e->text) : escaped(e->text);

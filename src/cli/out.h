@@ -46,7 +46,7 @@ void print_json(const json_t *value);
 void print_pairs(const struct cli *cli, const char *const (*pairs)[2], size_t count);
 /* A line on standard error unless --quiet. */
 void say(const struct cli *cli, const char *format, ...) ATTR_PRINTF(2, 3);
-void print_error(const struct cli *cli, const struct err *e);
+void report_error(const struct cli *cli, const struct err *e);
 
 /* A progress line on standard error, drawn in place on a terminal and not at all elsewhere. */
 struct progress {

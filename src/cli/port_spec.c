@@ -25,7 +25,7 @@ int port_spec_parse(const char *text, struct port_spec *ret_spec, struct err *e)
         ok = str_to_u64(local, 0, 65535, &l);
     if (ok && address) {
         size_t len = strlen(address);
-        if (len > 2 && address[0] == '[' && address[len - 1] == ']') {
+        if (len >= 2 && address[0] == '[' && address[len - 1] == ']') {
             copy[len - 1] = '\0';
             address++;
             len -= 2;

@@ -9,6 +9,7 @@
 #include "base/str.h"
 
 #define BLOCK_BYTES (64 * 1024)
+#define PADDING_MAX (4 * MIB)
 
 static void cleanup_read(struct archive **a)
 {
@@ -165,13 +166,22 @@ static int unpack_entry(struct archive *in, struct archive *disk, struct archive
     return r;
 }
 
+/* After its end an archive is padded with zeros: the writer must find a reader for them, but not for ever. */
+static void read_padding(int fd)
+{
+    char rest[16384];
+    size_t total = 0;
+    for (ssize_t n; total < PADDING_MAX && ((n = read(fd, rest, sizeof(rest))) > 0 || (n < 0 && errno == EINTR));)
+        total += n > 0 ? (size_t)n : 0;
+}
+
 int tar_unpack(int fd, uint64_t max_bytes, uint64_t max_files, struct tar_count *ret_count, struct err *e)
 {
     _cleanup_(cleanup_read) struct archive *in = archive_read_new();
     _cleanup_(cleanup_write) struct archive *disk = archive_write_disk_new();
     struct tar_count count = {0};
     archive_read_support_format_tar(in);
-    archive_write_disk_set_options(disk, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_UNLINK |
+    archive_write_disk_set_options(disk, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
                                              ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT |
                                              ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS);
     if (archive_read_open_fd(in, fd, BLOCK_BYTES) != ARCHIVE_OK)
@@ -191,6 +201,7 @@ int tar_unpack(int fd, uint64_t max_bytes, uint64_t max_files, struct tar_count 
     }
     if (archive_write_close(disk) < ARCHIVE_WARN)
         return failed(disk, ERR_SYSTEM, "finish the folder", e);
+    read_padding(fd);
     *ret_count = count;
     return 0;
 }

@@ -41,7 +41,7 @@ static int write_all(struct upgraded *up, const void *data, size_t len, uint64_t
 /* Bytes of `b` up to and with the empty line, or 0. */
 static size_t head_end(const struct buf *b)
 {
-    const uint8_t *found = b->len ? memmem(buf_data(b), b->len, "\r\n\r\n", 4) : NULL;
+    const uint8_t *found = b->mem ? memmem(buf_data(b), b->len, "\r\n\r\n", 4) : NULL;
     return found ? (size_t)(found - buf_data(b)) + 4 : 0;
 }
 

@@ -95,8 +95,8 @@ void conn_notify(void *cls, struct MHD_Connection *mhd, void **context, enum MHD
 /* Watch the socket for what this file (or the tunnel) waits for. */
 void conn_watch(struct conn *c)
 {
-    int events = (!c->cut && (c->suspended || !c->half_closed) ? UV_DISCONNECT : 0) |
-                 (c->raw_out.len ? UV_WRITABLE : 0);
+    int events =
+        (!c->cut && (c->suspended || !c->half_closed) ? UV_DISCONNECT : 0) | (c->raw_out.len ? UV_WRITABLE : 0);
     if (c->request && c->request->tunnel)
         events = tunnel_events(c->request->tunnel);
     if (events == c->watching || uv_is_closing((uv_handle_t *)&c->poll))
@@ -156,9 +156,9 @@ void conn_deadline(struct conn *c, enum deadline deadline)
 {
     const struct http_options *o = &c->server->options;
     uint64_t after[] = {
-        [DEADLINE_HEADER] = o->header_ms,     [DEADLINE_IDLE] = o->idle_ms,         [DEADLINE_BODY] = o->body_stall_ms,
-        [DEADLINE_WRITE] = o->write_stall_ms, [DEADLINE_DISCARD] = (uint64_t)DISCARD_MS,
-        [DEADLINE_LINGER] = (uint64_t)LINGER_MS,
+        [DEADLINE_HEADER] = o->header_ms,          [DEADLINE_IDLE] = o->idle_ms,
+        [DEADLINE_BODY] = o->body_stall_ms,        [DEADLINE_WRITE] = o->write_stall_ms,
+        [DEADLINE_DISCARD] = (uint64_t)DISCARD_MS, [DEADLINE_LINGER] = (uint64_t)LINGER_MS,
     };
     if (deadline == DEADLINE_IDLE && c->deadline != DEADLINE_IDLE)
         c->seen_bytes = socket_received(c->fd);
@@ -179,14 +179,15 @@ static void conn_expire(struct conn *c)
     if (deadline != DEADLINE_IDLE && deadline != DEADLINE_LINGER)
         s->stats.timeouts++;
     if (r && r->tunnel) {
-        tunnel_lost(r->tunnel, "the client does not take what is sent");
+        tunnel_lost(r->tunnel, deadline == DEADLINE_LINGER ? NULL : "the client does not take what is sent");
         return;
     }
     if (r && (deadline == DEADLINE_BODY || deadline == DEADLINE_WRITE))
         request_abort(r, HTTP_ABORT_TIMEOUT);
     if (!c->cut && (deadline == DEADLINE_HEADER || deadline == DEADLINE_BODY) && !(r && (r->raw || r->raw_stream))) {
-        err_set(&e, ERR_TIMEOUT, deadline == DEADLINE_HEADER ? "the request's headers did not arrive in time"
-                                                             : "the request's body stalled");
+        err_set(&e, ERR_TIMEOUT,
+                deadline == DEADLINE_HEADER ? "the request's headers did not arrive in time"
+                                            : "the request's body stalled");
         if (r && !r->status)
             r->status = 408;
         conn_raw_problem(c, 408, &e, r ? r->id : NULL);

@@ -42,7 +42,7 @@ static bool token_valid(const char *s)
 }
 
 struct header_check {
-    const char *bad;       /* what is wrong */
+    const char *bad; /* what is wrong */
     const char *singles[7];
     unsigned seen[7];
 };

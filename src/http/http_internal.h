@@ -16,9 +16,9 @@
  * A connection is suspended whenever the next step is not the client's. libmicrohttpd neither watches nor times a
  * suspended connection, and on one that it reads it can miss the end (its epoll is edge-triggered: an end that came
  * together with the last bytes makes no new edge). So a uv_poll handle on the same socket watches for the end all the
- * time, and all deadlines are kept here, one a connection, looked at by one sweep timer. To end a connection it is shut down on the socket level (conn_cut) and
- * resumed; libmicrohttpd then finds its end and reports the request as complete, and that is the only place where a
- * request leaves its connection.
+ * time, and all deadlines are kept here, one a connection, looked at by one sweep timer. To end a connection it is shut
+ * down on the socket level (conn_cut) and resumed; libmicrohttpd then finds its end and reports the request as
+ * complete, and that is the only place where a request leaves its connection.
  *
  * References on a request: libmicrohttpd's (until DONE), the handler's ("owned": from authorize or the handler's call
  * until it answers or was told of the abort), and those of http_request_ref. */
@@ -36,16 +36,16 @@
 #include <sys/queue.h>
 #include <uthash.h>
 
-#define POOL_BYTES (128 * KIB)      /* libmicrohttpd's memory for one connection: its read and write buffers */
+#define POOL_BYTES (128 * KIB) /* libmicrohttpd's memory for one connection: its read and write buffers */
 #define STREAM_BLOCK_BYTES (128 * KIB)
-#define INLINE_MAX (64 * KIB)       /* longer buffered answers go the way of streams, where progress is seen */
-#define DISCARD_MAX (64 * KIB)      /* what is left of a body after an early answer, read and thrown away */
+#define INLINE_MAX (64 * KIB)  /* longer buffered answers go the way of streams, where progress is seen */
+#define DISCARD_MAX (64 * KIB) /* what is left of a body after an early answer, read and thrown away */
 #define REPLY_HEADERS_MAX 32
 #define REQUEST_ID_MAX 64
 #define LINGER_MS 2000
 #define DISCARD_MS 500
 #define SWEEP_MS_MAX 250
-#define REFUSED_EXTRA 64            /* connections over the limit that still get a 503 */
+#define REFUSED_EXTRA 64 /* connections over the limit that still get a 503 */
 #define PUMP_BUDGET_NS 5000000
 #define SCRATCH_BYTES (128 * KIB)
 
@@ -84,17 +84,17 @@ struct conn {
     struct MHD_Connection *mhd;
     int fd;
     uv_poll_t poll;
-    int watching;            /* events of the poll handle */
-    bool suspended;          /* as libmicrohttpd will see it after its next run */
+    int watching;   /* events of the poll handle */
+    bool suspended; /* as libmicrohttpd will see it after its next run */
     bool cut;
-    bool half_closed;        /* the client's end came while an answer was going out */
-    bool refused;            /* over a limit: answered with 503 */
+    bool half_closed; /* the client's end came while an answer was going out */
+    bool refused;     /* over a limit: answered with 503 */
     enum deadline deadline;
     uint64_t deadline_ms;
-    uint64_t seen_bytes;     /* received by the kernel when the connection became idle */
+    uint64_t seen_bytes; /* received by the kernel when the connection became idle */
     uint64_t requests;
     struct http_request *request;
-    struct buf raw_out;      /* of an answer written past libmicrohttpd */
+    struct buf raw_out; /* of an answer written past libmicrohttpd */
     struct address *address;
     char remote[64];
     TAILQ_ENTRY(conn) link;
@@ -111,7 +111,7 @@ struct http_server {
     uv_idle_t idle;
     uv_timer_t sweep;
     uint64_t sweep_ms;
-    bool wanted;  /* a connection was resumed or a callback is owed since the last run */
+    bool wanted; /* a connection was resumed or a callback is owed since the last run */
     bool pumping;
     TAILQ_HEAD(, due) due;
     TAILQ_HEAD(, conn) conns;
@@ -164,11 +164,12 @@ struct http_request {
     void (*data_destroy)(void *data);
 
     /* its life */
-    bool owned;     /* by the handler */
-    bool answered;  /* the handler gave its answer (a stream: ended it) */
-    bool gone;      /* aborted */
-    bool waiting;   /* authorize said HTTP_LATER */
-    bool proceed_due;
+    bool owned;    /* by the handler */
+    bool answered; /* the handler gave its answer (a stream: ended it) */
+    bool gone;     /* aborted */
+    enum http_abort why;
+    bool waiting; /* authorize said HTTP_LATER */
+    bool proceed_due, abort_due;
     bool dispatched;
     int refusal_status;
     struct err refusal; /* found in the headers; answered when an answer is possible */
@@ -183,10 +184,10 @@ struct http_request {
     bool reading, paused, discard, go_body, body_done, end_due;
 
     /* its answer */
-    bool reply_set; /* status and the rest are known */
-    bool raw;       /* written past libmicrohttpd, complete; what comes of the body is swallowed */
-    bool raw_stream;/* being written past libmicrohttpd, while the body still comes */
-    bool early;     /* queued before the body; the connection ends with it */
+    bool reply_set;  /* status and the rest are known */
+    bool raw;        /* written past libmicrohttpd, complete; what comes of the body is swallowed */
+    bool raw_stream; /* being written past libmicrohttpd, while the body still comes */
+    bool early;      /* queued before the body; the connection ends with it */
     bool no_body;
     int status;
     char *content_type;
@@ -237,7 +238,7 @@ uint64_t socket_received(int fd);
 /* request.c */
 struct http_request *request_new(struct conn *c, const char *uri);
 void request_abort(struct http_request *r, enum http_abort why);
-void request_release(struct http_request *r); /* the handler's ownership ends */
+void request_release(struct http_request *r);                                      /* the handler's ownership ends */
 void request_finish(struct http_request *r, enum MHD_RequestTerminationCode code); /* libmicrohttpd is done with it */
 void request_due(struct http_request *r); /* run what proceed_due, end_due and drain_due say, from the loop */
 
@@ -256,6 +257,7 @@ void reply_raw(struct http_request *r);    /* status and data are set: write pas
 int reply_queue(struct http_request *r);   /* inside dispatch_access, stages HEADERS and FULL */
 /* The first lines of an answer; `length` -1: said by other headers. The caller ends them with an empty line. */
 void raw_head(struct buf *out, int status, const char *content_type, int64_t length, const char *request_id);
+void reply_content_type(struct http_request *r, const char *content_type); /* unless the headers say one */
 uint64_t reply_body_left(const struct http_request *r); /* of the request's body; UINT64_MAX: unknown */
 
 /* stream.c */

@@ -21,8 +21,7 @@ void server_pump(struct http_server *s)
             d->queued = false;
             d->run(d);
         }
-        more = s->wanted || !TAILQ_EMPTY(&s->due) ||
-               (MHD_get_timeout(s->daemon, &timeout) == MHD_YES && timeout == 0);
+        more = s->wanted || !TAILQ_EMPTY(&s->due) || (MHD_get_timeout(s->daemon, &timeout) == MHD_YES && timeout == 0);
     }
     s->pumping = false;
     s->wanted = more;
@@ -132,15 +131,12 @@ static size_t unescape_nothing(void *cls, struct MHD_Connection *mhd, char *text
 static struct MHD_Daemon *daemon_start(struct http_server *s)
 {
     unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_ALLOW_UPGRADE | MHD_USE_NO_LISTEN_SOCKET;
-    return MHD_start_daemon(flags, 0, NULL, NULL, dispatch_access, s,
-                            MHD_OPTION_CONNECTION_LIMIT, (unsigned)(s->options.connections_max + REFUSED_EXTRA),
-                            MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL_BYTES,
-                            MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)(16 * KIB),
-                            MHD_OPTION_CONNECTION_TIMEOUT, 0u,
-                            MHD_OPTION_NOTIFY_CONNECTION, conn_notify, s,
-                            MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, s,
-                            MHD_OPTION_URI_LOG_CALLBACK, dispatch_uri, s,
-                            MHD_OPTION_UNESCAPE_CALLBACK, unescape_nothing, s, MHD_OPTION_END);
+    return MHD_start_daemon(flags, 0, NULL, NULL, dispatch_access, s, MHD_OPTION_CONNECTION_LIMIT,
+                            (unsigned)(s->options.connections_max + REFUSED_EXTRA), MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+                            (size_t)POOL_BYTES, MHD_OPTION_CONNECTION_MEMORY_INCREMENT, (size_t)(16 * KIB),
+                            MHD_OPTION_CONNECTION_TIMEOUT, 0u, MHD_OPTION_NOTIFY_CONNECTION, conn_notify, s,
+                            MHD_OPTION_NOTIFY_COMPLETED, dispatch_completed, s, MHD_OPTION_URI_LOG_CALLBACK,
+                            dispatch_uri, s, MHD_OPTION_UNESCAPE_CALLBACK, unescape_nothing, s, MHD_OPTION_END);
 }
 
 static void handle_closed(uv_handle_t *handle)
@@ -173,8 +169,7 @@ static void handles_init(struct http_server *s, int epoll_fd)
     uv_unref((uv_handle_t *)&s->check);
 }
 
-int http_server_new(uv_loop_t *loop, const struct http_options *options, struct http_server **ret_server,
-                    struct err *e)
+int http_server_new(uv_loop_t *loop, const struct http_options *options, struct http_server **ret_server, struct err *e)
 {
     struct http_server *s = NEW(struct http_server);
     s->loop = loop;
@@ -240,7 +235,7 @@ void http_server_stop(struct http_server *server, uint64_t grace_ms, void (*on_s
     s->stop_deadline_ms = uv_now(s->loop) + grace_ms;
     listeners_close(s);
     TAILQ_FOREACH(c, &s->conns, link)
-        conn_stop(c, false);
+    conn_stop(c, false);
     s->sweep_ms = MIN(s->sweep_ms, 20);
     uv_timer_start(&s->sweep, on_sweep, 0, s->sweep_ms);
     server_schedule(s);
@@ -256,7 +251,7 @@ void server_stop_step(struct http_server *s)
         if (!s->stop_cut && uv_now(s->loop) >= s->stop_deadline_ms) {
             s->stop_cut = true;
             TAILQ_FOREACH(c, &s->conns, link)
-                conn_stop(c, true);
+            conn_stop(c, true);
             server_schedule(s);
         }
         if (!TAILQ_EMPTY(&s->conns) || !TAILQ_EMPTY(&s->due) || s->wanted)

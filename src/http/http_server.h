@@ -16,11 +16,11 @@
 struct http_log_entry {
     const char *request_id;
     const char *method;
-    const char *path;       /* without query: queries may hold tokens */
+    const char *path; /* without query: queries may hold tokens */
     const char *remote;
-    int status;             /* 0: no answer was begun */
-    uint64_t bytes_out;     /* of the body */
-    uint64_t bytes_in;      /* of the body */
+    int status;         /* 0: no answer was begun */
+    uint64_t bytes_out; /* of the body */
+    uint64_t bytes_in;  /* of the body */
     uint64_t duration_us;
     bool aborted;
 };
@@ -31,16 +31,16 @@ struct http_options {
     size_t route_count;
     void *handler_arg;
 
-    size_t header_max;               /* 32 KiB: request line and headers together */
-    uint64_t json_max;               /* 1 MiB */
-    size_t output_max;               /* 256 KiB: output buffer of one stream */
-    size_t connections_max;          /* 1024 */
-    size_t connections_per_address;  /* 256; Unix sockets are not counted by address */
-    uint64_t requests_per_connection;/* 0: no limit; the last one is answered with "Connection: close" */
-    uint64_t idle_ms;                /* 60 s between requests of a connection */
-    uint64_t header_ms;              /* 10 s from the first byte to the end of the headers */
-    uint64_t body_stall_ms;          /* 30 s without a byte of a body that is being read */
-    uint64_t write_stall_ms;         /* 60 s without a byte of an answer being taken */
+    size_t header_max;                /* 32 KiB: request line and headers together */
+    uint64_t json_max;                /* 1 MiB */
+    size_t output_max;                /* 256 KiB: output buffer of one stream */
+    size_t connections_max;           /* 1024 */
+    size_t connections_per_address;   /* 256; Unix sockets are not counted by address */
+    uint64_t requests_per_connection; /* 0: no limit; the last one is answered with "Connection: close" */
+    uint64_t idle_ms;                 /* 60 s between requests of a connection */
+    uint64_t header_ms;               /* 10 s from the first byte to the end of the headers */
+    uint64_t body_stall_ms;           /* 30 s without a byte of a body that is being read */
+    uint64_t write_stall_ms;          /* 60 s without a byte of an answer being taken */
 
     /* Decides before the body is read and the handler runs. 0: go on; negative: refused with that error; HTTP_LATER. */
     int (*authorize)(struct http_request *r, void *arg, struct err *e);
@@ -55,15 +55,15 @@ struct http_options {
 
 struct http_stats {
     uint64_t requests_total;
-    uint64_t by_class[6];       /* [2]: answers 2xx, …; [0]: none begun */
+    uint64_t by_class[6]; /* [2]: answers 2xx, …; [0]: none begun */
     uint64_t aborted;
     uint64_t bytes_in, bytes_out; /* of bodies */
     uint64_t connections_accepted;
     uint64_t connections_refused; /* over a limit */
-    uint64_t timeouts;          /* slow-client deadlines that passed */
-    size_t connections;         /* open */
+    uint64_t timeouts;            /* slow-client deadlines that passed */
+    size_t connections;           /* open */
     size_t requests_running;
-    size_t upgraded;            /* open WebSockets and tunnels */
+    size_t upgraded; /* open WebSockets and tunnels */
 };
 
 /* Make a server on a loop; it serves once it listens. ERR_INVALID (routes), ERR_SYSTEM. */

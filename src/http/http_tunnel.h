@@ -33,7 +33,8 @@ size_t http_tunnel_pending(const struct http_tunnel *t);
 void http_tunnel_pause(struct http_tunnel *t);
 void http_tunnel_resume(struct http_tunnel *t);
 void http_tunnel_shutdown(struct http_tunnel *t); /* nothing more will be written: FIN after what is pending */
-/* Send what is pending (at most write_stall_ms), then close. on_close follows from the loop. */
+/* Send what is pending (at most write_stall_ms), then close; what still comes is thrown away. on_close follows from the
+ * loop when the client has closed too, or two seconds later. */
 void http_tunnel_close(struct http_tunnel *t);
 void http_tunnel_abort(struct http_tunnel *t); /* close at once */
 

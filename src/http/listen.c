@@ -79,8 +79,8 @@ static void client_add(struct http_server *s, int fd, const struct sockaddr_stor
         s->stats.connections_refused++;
     /* Beyond the connections that may get a 503 the socket is closed at once; so it is when this fails. */
     size_t most = s->options.connections_max + REFUSED_EXTRA;
-    bool by_address = s->accepting.address &&
-                      s->accepting.address->count > s->options.connections_per_address + REFUSED_EXTRA / 4;
+    bool by_address =
+        s->accepting.address && s->accepting.address->count > s->options.connections_per_address + REFUSED_EXTRA / 4;
     if (s->stats.connections >= most || by_address)
         close(fd);
     else

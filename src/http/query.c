@@ -95,8 +95,8 @@ int http_query_ms(const struct http_query *q, const char *name, uint64_t max_ms,
     if (r <= 0)
         return r;
     if (!str_to_ms(text, &ms) || ms > max_ms)
-        return err_set(e, ERR_INVALID, "query parameter \"%s\" must be a duration up to %llu ms, like 30s or 250ms", name,
-                       (unsigned long long)max_ms);
+        return err_set(e, ERR_INVALID, "query parameter \"%s\" must be a duration up to %llu ms, like 30s or 250ms",
+                       name, (unsigned long long)max_ms);
     *ret_ms = ms;
     return 1;
 }

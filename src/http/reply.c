@@ -3,9 +3,25 @@
 #include "http/problem.h"
 
 #include <sys/socket.h>
+#include <time.h>
+
+static bool header_set(const struct http_request *r, const char *name)
+{
+    for (size_t i = 0; i < r->header_count; i++)
+        if (strcasecmp(r->headers[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+void reply_content_type(struct http_request *r, const char *content_type)
+{
+    r->content_type = content_type && !header_set(r, "Content-Type") ? xstrdup(content_type) : NULL;
+}
 
 bool http_reply_header(struct http_request *r, const char *name, const char *value)
 {
+    if (strcasecmp(name, "Content-Length") == 0 || strcasecmp(name, "Transfer-Encoding") == 0)
+        return false;
     if (r->reply_set || r->gone || r->header_count == REPLY_HEADERS_MAX || !*name)
         return false;
     for (const unsigned char *p = (const unsigned char *)name; *p; p++)
@@ -19,18 +35,15 @@ bool http_reply_header(struct http_request *r, const char *name, const char *val
     return true;
 }
 
-static bool header_set(const struct http_request *r, const char *name)
-{
-    for (size_t i = 0; i < r->header_count; i++)
-        if (strcasecmp(r->headers[i].name, name) == 0)
-            return true;
-    return false;
-}
-
 void raw_head(struct buf *out, int status, const char *content_type, int64_t length, const char *request_id)
 {
-    buf_printf(out, "HTTP/1.1 %d %s\r\nConnection: close\r\nX-Request-Id: %s\r\n", status,
-               MHD_get_reason_phrase_for((unsigned)status), request_id);
+    char date[64];
+    struct tm tm;
+    time_t now = time(NULL);
+    gmtime_r(&now, &tm);
+    strftime(date, sizeof(date), "%a, %d %b %Y %H:%M:%S GMT", &tm); /* no locale is ever set */
+    buf_printf(out, "HTTP/1.1 %d %s\r\nDate: %s\r\nConnection: close\r\nX-Request-Id: %s\r\n", status,
+               MHD_get_reason_phrase_for((unsigned)status), date, request_id);
     if (length >= 0)
         buf_printf(out, "Content-Length: %lld\r\n", (long long)length);
     if (content_type)
@@ -81,8 +94,8 @@ int reply_queue(struct http_request *r)
     if (!r->streaming && !r->tunnel && r->data_len > INLINE_MAX) {
         r->streaming = r->ended = true;
         r->length = (int64_t)r->data_len;
-        r->out = (struct buf){.mem = (uint8_t *)r->data_out, .len = r->data_len, .capacity = r->data_len,
-                              .max = r->data_len};
+        r->out = (struct buf){
+            .mem = (uint8_t *)r->data_out, .len = r->data_len, .capacity = r->data_len, .max = r->data_len};
         r->data_out = NULL;
     }
     struct MHD_Response *response = reply_make(r);
@@ -155,7 +168,7 @@ static void reply_buffered(struct http_request *r, int status, const char *conte
         return;
     }
     r->status = status;
-    r->content_type = content_type && !header_set(r, "Content-Type") ? xstrdup(content_type) : NULL;
+    reply_content_type(r, content_type);
     r->data_out = data;
     r->data_len = len;
     r->answered = true;

@@ -2,6 +2,7 @@
 #include "http/http_internal.h"
 
 static void request_run(struct due *d);
+static void request_tell_abort(struct http_request *r);
 
 struct http_request *request_new(struct conn *c, const char *uri)
 {
@@ -74,6 +75,10 @@ static void request_run(struct due *d)
         r->proceed_due = false;
         dispatch_proceed(r);
     }
+    if (r->abort_due) {
+        r->abort_due = false;
+        request_tell_abort(r);
+    }
     if (r->end_due) {
         r->end_due = false;
         if (!r->answered && !r->gone && r->body_events.on_end)
@@ -94,10 +99,22 @@ void request_release(struct http_request *r)
     r->owned = false;
     r->on_abort = NULL;
     if (r->on_over) {
-        void (*on_over)(struct http_request *request, void *arg) = r->on_over;
+        void (*on_over)(struct http_request * request, void *arg) = r->on_over;
         r->on_over = NULL;
         on_over(r, r->over_arg);
     }
+    http_request_unref(r);
+}
+
+static void request_tell_abort(struct http_request *r)
+{
+    if (!r->owned || !r->on_abort)
+        return;
+    void (*on_abort)(struct http_request * request, enum http_abort reason, void *arg) = r->on_abort;
+    r->on_abort = NULL;
+    http_request_ref(r);
+    on_abort(r, r->why, r->abort_arg);
+    request_release(r);
     http_request_unref(r);
 }
 
@@ -107,14 +124,8 @@ void request_abort(struct http_request *r, enum http_abort why)
     if (r->gone)
         return;
     r->gone = true;
-    if (!r->owned || !r->on_abort)
-        return;
-    void (*on_abort)(struct http_request *request, enum http_abort reason, void *arg) = r->on_abort;
-    r->on_abort = NULL;
-    http_request_ref(r);
-    on_abort(r, why, r->abort_arg);
-    request_release(r);
-    http_request_unref(r);
+    r->why = why;
+    request_tell_abort(r);
 }
 
 static void request_log(struct http_request *r, bool aborted)
@@ -310,6 +321,10 @@ void http_request_on_abort(struct http_request *r,
 {
     r->on_abort = on_abort;
     r->abort_arg = arg;
+    if (r->gone && r->owned && on_abort) { /* it has happened already */
+        r->abort_due = true;
+        request_due(r);
+    }
 }
 
 bool http_request_over(const struct http_request *r)

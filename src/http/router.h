@@ -11,9 +11,9 @@
 
 #include "base/err.h"
 
-#define HTTP_PARAMS_MAX 8       /* parameters of one pattern */
-#define HTTP_QUERY_MAX 64       /* name=value pairs of one query */
-#define HTTP_SEGMENTS_MAX 16    /* segments of one pattern */
+#define HTTP_PARAMS_MAX 8    /* parameters of one pattern */
+#define HTTP_QUERY_MAX 64    /* name=value pairs of one query */
+#define HTTP_SEGMENTS_MAX 16 /* segments of one pattern */
 
 struct http_request;
 
@@ -27,13 +27,13 @@ enum http_body_mode {
 
 /* One row of the caller's table. The table must live as long as the server. */
 struct http_route {
-    const char *method;  /* "GET" also answers HEAD; "*" takes every method */
+    const char *method; /* "GET" also answers HEAD; "*" takes every method */
     const char *pattern;
     void (*handler)(struct http_request *r, void *arg); /* arg: http_options.handler_arg */
     enum http_body_mode body;
-    uint64_t body_max;   /* bytes; 0: http_options.json_max for JSON, no limit for STREAM */
-    unsigned flags;      /* the caller's own (scopes, needs auth): see http_request_route */
-    const void *data;    /* the caller's own */
+    uint64_t body_max; /* bytes; 0: http_options.json_max for JSON, no limit for STREAM */
+    unsigned flags;    /* the caller's own (scopes, needs auth): see http_request_route */
+    const void *data;  /* the caller's own */
 };
 
 struct http_pair {

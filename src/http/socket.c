@@ -1,5 +1,5 @@
-/* What the kernel knows about a TCP connection. A file of its own: linux/tcp.h and netinet/tcp.h exclude each other, and
- * only the former knows all fields of struct tcp_info. */
+/* What the kernel knows about a TCP connection. A file of its own: linux/tcp.h and netinet/tcp.h exclude each other,
+ * and only the former knows all fields of struct tcp_info. */
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <stdint.h>

@@ -92,8 +92,8 @@ struct MHD_Response *stream_response(struct http_request *r)
         return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r->length > 0 && (uint64_t)r->length < block)
         block = (size_t)r->length;
-    return MHD_create_response_from_callback(r->length < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)r->length, block,
-                                             stream_read, r, NULL);
+    return MHD_create_response_from_callback(r->length < 0 ? MHD_SIZE_UNKNOWN : (uint64_t)r->length, block, stream_read,
+                                             r, NULL);
 }
 
 void http_stream_begin(struct http_request *r, int status, const char *content_type, int64_t length,
@@ -106,7 +106,7 @@ void http_stream_begin(struct http_request *r, int status, const char *content_t
     if (r->reply_set)
         return;
     r->status = status;
-    r->content_type = content_type ? xstrdup(content_type) : NULL;
+    reply_content_type(r, content_type);
     r->streaming = true;
     r->length = length;
     r->on_drain = on_drain;

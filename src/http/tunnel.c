@@ -24,7 +24,7 @@ struct http_tunnel {
     bool paused;
     bool eof, eof_told;
     bool shut, shut_done; /* we send nothing more */
-    bool closing;         /* close once `out` is sent */
+    bool closing;         /* close once `out` is sent and the client has seen the end (or LINGER_MS have passed) */
     bool dead;            /* nothing more happens but on_close */
     bool want_drain, drain_due;
     const char *why;
@@ -145,18 +145,16 @@ static void tunnel_flush(struct http_tunnel *t)
         conn_deadline(r->conn, DEADLINE_NONE);
     else if (sent || r->conn->deadline == DEADLINE_NONE)
         conn_deadline(r->conn, DEADLINE_WRITE);
-    if (!t->out.len && t->closing) {
+    if (!t->out.len && (t->shut || t->closing) && !t->shut_done) {
+        shutdown(r->conn->fd, SHUT_WR);
+        t->shut_done = true;
+    }
+    if (t->shut_done && t->eof) {
         tunnel_die(t, NULL);
         return;
     }
-    if (!t->out.len && t->shut && !t->shut_done) {
-        shutdown(r->conn->fd, SHUT_WR);
-        t->shut_done = true;
-        if (t->eof) {
-            tunnel_die(t, NULL);
-            return;
-        }
-    }
+    if (t->shut_done && t->closing) /* what still comes is thrown away: a close with bytes unread would be a reset */
+        conn_deadline(r->conn, DEADLINE_LINGER);
     if (t->want_drain && t->out.len <= t->out.max / 2) {
         t->want_drain = false;
         t->drain_due = true;

@@ -21,9 +21,9 @@ struct websocket {
     char *protocol;
     size_t output_max;
     uint64_t ping_ms;
-    bool heard;        /* something came since the last tick */
-    bool asked;        /* a ping is out */
-    bool paused;       /* by the owner */
+    bool heard;  /* something came since the last tick */
+    bool asked;  /* a ping is out */
+    bool paused; /* by the owner */
     bool want_drain;
     bool close_sent;
     bool close_told;
@@ -137,6 +137,18 @@ static void tunnel_open(struct http_tunnel *t, void *arg)
         w->events.on_open(w, w->arg);
 }
 
+/* A frame that wslay cannot even parse: it queues a close without a code; the right one is 1002. */
+static void ws_broken(struct websocket *w)
+{
+    static const uint8_t protocol_error[] = {0x88, 2, 0x03, 0xea};
+    if (!w->close_sent && wslay_event_get_queued_msg_count(w->wslay) == 1)
+        http_tunnel_write(w->tunnel, protocol_error, sizeof(protocol_error));
+    else
+        ws_flush(w);
+    w->close_sent = true;
+    http_tunnel_close(w->tunnel);
+}
+
 /* wslay takes bytes in small pieces, so that a pause takes effect between two messages. */
 static size_t tunnel_data(struct http_tunnel *t, const void *data, size_t len, void *arg)
 {
@@ -151,7 +163,7 @@ static size_t tunnel_data(struct http_tunnel *t, const void *data, size_t len, v
         int rc = wslay_event_recv(w->wslay);
         taken -= w->in_len;
         if (rc != 0) {
-            http_tunnel_abort(w->tunnel);
+            ws_broken(w);
             return len;
         }
         ws_flush(w);
@@ -250,10 +262,8 @@ static void wslay_make(struct websocket *w, size_t message_max)
 struct websocket *websocket_accept(struct http_request *r, const struct websocket_options *options,
                                    const struct websocket_events *events, void *arg)
 {
-    static const struct http_tunnel_events tunnel_events = {.on_open = tunnel_open,
-                                                            .on_data = tunnel_data,
-                                                            .on_drain = tunnel_drain,
-                                                            .on_close = tunnel_closed};
+    static const struct http_tunnel_events tunnel_events = {
+        .on_open = tunnel_open, .on_data = tunnel_data, .on_drain = tunnel_drain, .on_close = tunnel_closed};
     const struct websocket_options none = {0};
     char accept[29];
     if (handshake_refused(r))

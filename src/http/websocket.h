@@ -9,10 +9,10 @@
 struct websocket;
 
 struct websocket_options {
-    size_t message_max;          /* 1 MiB: a longer message ends the connection with 1009 */
-    size_t output_max;           /* 256 KiB */
-    uint64_t ping_ms;            /* 30 s */
-    const char *const *protocols;/* NULL-terminated, by preference; the first one that the client offers is chosen */
+    size_t message_max;           /* 1 MiB: a longer message ends the connection with 1009 */
+    size_t output_max;            /* 256 KiB */
+    uint64_t ping_ms;             /* 30 s */
+    const char *const *protocols; /* NULL-terminated, by preference; the first one that the client offers is chosen */
 };
 
 struct websocket_events {

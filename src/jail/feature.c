@@ -59,6 +59,7 @@ static const char *const stages[JAIL_STAGE_COUNT] = {
     [JAIL_STAGE_LIBRARY_FILES] = "QEMU library folder",
     [JAIL_STAGE_JAIL_FILE] = "jail program",
     [JAIL_STAGE_SLOT_BUSY] = "slot of an earlier machine",
+    [JAIL_STAGE_SLOT_HELD] = "slot of a machine",
     [JAIL_STAGE_CGROUP] = "cgroup",
     [JAIL_STAGE_FORK] = "new process",
     [JAIL_STAGE_PLAN] = "plan of the jail",

@@ -16,6 +16,7 @@ enum jail_stage {
     JAIL_STAGE_JAIL_FILE,
     /* space-priv, for each machine */
     JAIL_STAGE_SLOT_BUSY,    /* processes or a cgroup of an earlier machine are left */
+    JAIL_STAGE_SLOT_HELD,    /* a known machine is in it */
     JAIL_STAGE_CGROUP,
     JAIL_STAGE_FORK,
     JAIL_STAGE_PLAN,

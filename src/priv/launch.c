@@ -101,7 +101,7 @@ static int cgroups_find(struct launcher *l, struct fault *f)
     for (size_t i = 0; i < ARRAY_LEN(wanted); i++) {
         if (l->cgroups.features & wanted[i])
             l->given |= wanted[i];
-        else if (lack(l, wanted[i], JAIL_STAGE_CGROUP, ENOENT, f) < 0)
+        else if (lack(l, wanted[i], JAIL_STAGE_CGROUP, 0, f) < 0)
             return -1;
     }
     return 0;
@@ -146,8 +146,9 @@ static void prefix_find(const struct launcher *l, char ret_prefix[PATH_MAX])
             *strrchr(ret_prefix, '/') = '\0';
 }
 
-/* What QEMU is made of. The loader looks in /lib/…, then in /usr/lib/…: a QEMU that was unpacked with libraries of its own
- * finds these in the first place and the host's in the second, without any variable. */
+/* What QEMU is made of. The loader looks in /lib and its subfolder, then in /usr/lib and its subfolder: a QEMU that was
+ * unpacked with libraries of its own beside it (PREFIX/bin, PREFIX/lib) finds these in the first place and the host's in
+ * the second, without any variable (the loader heeds none here, see ids_set of the jail). */
 static int binds_add(struct launcher *l, struct jail_plan *plan, struct fault *f)
 {
     char prefix[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
@@ -175,8 +176,8 @@ static int binds_add(struct launcher *l, struct jail_plan *plan, struct fault *f
     if (library_add(l, plan, path, QEMU_JAIL_MODULES + 1, f) < 0)
         return -1;
     if (strcmp(prefix, "/usr") != 0) {
-        snprintf(path, sizeof(path), "%s/" LIBRARIES, prefix);
-        if (library_add(l, plan, path, LIBRARIES, f) < 0)
+        snprintf(path, sizeof(path), "%s/lib", prefix);
+        if (library_add(l, plan, path, "lib", f) < 0)
             return -1;
     }
     return library_add(l, plan, "/usr/" LIBRARIES, "usr/" LIBRARIES, f);
@@ -422,12 +423,12 @@ static bool environment_add(const struct launcher *l, struct jail_plan *plan)
         return false;
     if (l->empty_root)
         return jail_plan_add_env(plan, "QEMU_MODULE_DIR=" QEMU_JAIL_MODULES);
-    char prefix[PATH_MAX], text[PATH_MAX + 64];
+    char prefix[PATH_MAX], text[2 * PATH_MAX + 64];
     prefix_find(l, prefix);
     snprintf(text, sizeof(text), "QEMU_MODULE_DIR=%s/" LIBRARIES "/qemu", prefix);
     if (!jail_plan_add_env(plan, text))
         return false;
-    snprintf(text, sizeof(text), "LD_LIBRARY_PATH=%s/" LIBRARIES, prefix);
+    snprintf(text, sizeof(text), "LD_LIBRARY_PATH=%s/lib:%s/lib/x86_64-linux-gnu", prefix, prefix);
     return strcmp(prefix, "/usr") == 0 || jail_plan_add_env(plan, text);
 }
 

@@ -59,6 +59,24 @@ static bool standard_fds_open(void)
     return true;
 }
 
+/* Say why not, as the answer to the greeting: an answer to an unread one would be lost when this end closes. */
+static int start_refuse(int sock, uint32_t stage)
+{
+    union priv_message m;
+    int fds[PRIV_FDS_MAX];
+    size_t fd_count = 0;
+    ssize_t len = priv_message_receive(sock, &m, fds, &fd_count);
+    if (len < 0 || !priv_request_valid(&m, (size_t)len, fd_count) || m.header.type != PRIV_HELLO)
+        return len == 0 ? PRIV_EXIT_PEER_GONE : PRIV_EXIT_PROTOCOL;
+    union priv_message a = {
+        .failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED, .tag = m.header.tag},
+                   .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
+                   .errnum = stage == JAIL_STAGE_LOCK ? EBUSY : ENOENT,
+                   .stage = stage}};
+    priv_message_send(sock, &a, NULL, 0);
+    return PRIV_EXIT_START;
+}
+
 int main(int argc, char **argv)
 {
     struct launch_paths paths = {.lock_fd = -1};
@@ -104,12 +122,5 @@ int main(int argc, char **argv)
         stage = JAIL_STAGE_JAIL_FILE;
     else if (paths.lock_fd >= 0 && !lock_take(paths.lock_fd))
         stage = JAIL_STAGE_LOCK;
-    if (stage) {
-        union priv_message m = {.failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED},
-                                           .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
-                                           .stage = stage}};
-        priv_message_send(sock, &m, NULL, 0);
-        return PRIV_EXIT_START;
-    }
-    return server_run(sock, &paths);
+    return stage ? start_refuse(sock, stage) : server_run(sock, &paths);
 }

@@ -71,6 +71,8 @@ static int failed_to_err(const struct priv_failed *f, struct err *e)
         break;
     case JAIL_STAGE_IDENTITY:
         return err_set(e, code, "%s: gone, or not the process that it was", title);
+    case JAIL_STAGE_SLOT_HELD:
+        return err_set(e, code, "%s: the machine runs", title);
     case JAIL_STAGE_SLOT_BUSY:
         return err_set(e, code, "%s: something of it is left", title);
     default:

@@ -44,7 +44,7 @@
 /* Exit status of space-priv. */
 enum priv_exit_status {
     PRIV_EXIT_PEER_GONE = 0,
-    PRIV_EXIT_START = 1,    /* could not start; the reason went out as FAILED with tag 0 */
+    PRIV_EXIT_START = 1,    /* could not start; the reason was the answer to HELLO */
     PRIV_EXIT_PROTOCOL = 2, /* the peer sent what a correct one cannot send */
     PRIV_EXIT_SYSTEM = 3,   /* its own socket or poll failed */
 };

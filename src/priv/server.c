@@ -467,7 +467,7 @@ static bool on_clean(const struct server *s, const struct priv_slot_request *m, 
 {
     const struct launcher *l = &s->launcher;
     if (s->slots[m->slot].state != SLOT_FREE) {
-        answer_failed(s, m->header.tag, &(struct fault){.code = ERR_CONFLICT, .stage = JAIL_STAGE_SLOT_BUSY});
+        answer_failed(s, m->header.tag, &(struct fault){.code = ERR_CONFLICT, .stage = JAIL_STAGE_SLOT_HELD});
         return true;
     }
     if (!strays_end(s, m->slot)) {

@@ -115,7 +115,7 @@ static const char first_schema[] =
     "  started_at INTEGER, ended_at INTEGER,"
     "  exit_code INTEGER, exit_signal INTEGER,"
     "  output_bytes INTEGER, dropped_bytes INTEGER,"
-    "  cpu_user_us INTEGER, cpu_system_us INTEGER, max_rss_bytes INTEGER, oom INTEGER, timed_out INTEGER,"
+    "  cpu_user_us INTEGER, cpu_system_us INTEGER, max_rss_bytes INTEGER, oom INTEGER,"
     "  guest_started_at INTEGER, guest_ended_at INTEGER,"
     "  CHECK ((state IN (2, 3, 4)) = (ended_at IS NOT NULL))) STRICT;"
     "CREATE INDEX execs_list ON execs (sandbox_id, created_at, id, state);"
@@ -171,6 +171,7 @@ static const char first_schema[] =
 
 const struct migration store_migrations[] = {
     {1, "first schema", first_schema},
+    {2, "execs say whether their time was up", "ALTER TABLE execs ADD COLUMN timed_out INTEGER"},
 };
 const size_t store_migrations_count = ARRAY_LEN(store_migrations);
 

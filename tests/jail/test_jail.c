@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <limits.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -365,6 +367,31 @@ static void qmp(FILE *in, FILE *out, const char *command, char *ret, size_t size
     CHECK(!strstr(ret, "\"error\""), "%s: %s", command, ret);
 }
 
+/* A QEMU that brought libraries of its own has loaded those, whatever the host has. */
+static void libraries_check(const char *qemu)
+{
+    char own[PATH_MAX], path[64], line[1024], name[512];
+    snprintf(own, sizeof(own), "%s", qemu);
+    for (int i = 0; i < 2; i++)
+        *strrchr(own, '/') = '\0';
+    if (strcmp(own, "/usr") == 0)
+        return;
+    snprintf(path, sizeof(path), "/proc/%d/maps", m.machine.pid);
+    FILE *f = fopen(path, "r");
+    size_t loaded = 0;
+    while (f && fgets(line, sizeof(line), f))
+        if (sscanf(line, "%*s %*s %*s %*s %*s %511s", name) == 1 && strncmp(name, "/usr/lib/", 9) == 0) {
+            char mine[PATH_MAX + 512];
+            snprintf(mine, sizeof(mine), "%s/lib/%s", own, strrchr(name, '/') + 1);
+            CHECK(access(mine, F_OK) < 0, "%s is the host's", name);
+        } else if (strncmp(name, "/lib/", 5) == 0) {
+            loaded++;
+        }
+    if (f)
+        fclose(f);
+    printf("#   %zu mappings of its own libraries\n", loaded);
+}
+
 static void real_qemu_run(enum priv_accel accel)
 {
     struct rig_options o = {0};
@@ -390,6 +417,7 @@ static void real_qemu_run(enum priv_accel accel)
     CHECK(threads_confined(m.machine.pid, &threads), "a thread is not confined");
     printf("#   %zu threads confined\n", threads);
     CHECK(threads >= 2, "%zu threads", threads);
+    libraries_check(o.qemu);
     qmp(in, out, "{\"execute\":\"quit\"}", line, sizeof(line));
     fclose(in);
     fclose(out);
@@ -761,6 +789,7 @@ static void j30(void)
     scratch_remove();
 }
 
+#include "test_boot.h"
 #include "test_missing.h"
 
 /* Latency beside a plain fork and exec of the same program, both until the first answer of the probe. */
@@ -827,7 +856,7 @@ static const struct {
     {"control", control}, {"J01", j01}, {"J02", j02}, {"J04", j04}, {"J05", j05}, {"J06", j06}, {"J07", j07},
     {"J09", j09},         {"J10", j10}, {"J11", j11}, {"J12", j12}, {"J14", j14}, {"J15", j15}, {"J15-kvm", j15_kvm},
     {"J16", j16},         {"J17", j17}, {"J19", j19}, {"J20", j20}, {"J22", j22}, {"J24", j24}, {"J25", j25},
-    {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J29", j29}, {"J30", j30}, {"latency", latency},
+    {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J27", j27}, {"J29", j29}, {"J30", j30}, {"latency", latency},
 };
 
 int main(int argc, char **argv)

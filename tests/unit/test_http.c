@@ -49,8 +49,9 @@ static void handle_item(struct http_request *r, void *arg)
         http_reply_error(r, &e);
         return;
     }
-    http_reply_json(r, 200, json_pack("{s:s?, s:s?, s:s, s:s}", "id", http_request_param(r, "id"), "rest",
-                                      http_request_tail_raw(r), "x", x, "path", http_request_path(r)));
+    http_reply_json(r, 200,
+                    json_pack("{s:s?, s:s?, s:s, s:s}", "id", http_request_param(r, "id"), "rest",
+                              http_request_tail_raw(r), "x", x, "path", http_request_path(r)));
 }
 
 static void handle_echo(struct http_request *r, void *arg)
@@ -221,7 +222,8 @@ static void test_routing(void **state)
     char value[128];
     struct response r;
     (void)state;
-    ask("GET /items/a%20b/x/y%2Fz?x=1+2 HTTP/1.1\r\nHost: x\r\n\r\n", 200, "\"id\":\"a b\",\"rest\":\"x/y%2Fz\",\"x\":\"1 2\"");
+    ask("GET /items/a%20b/x/y%2Fz?x=1+2 HTTP/1.1\r\nHost: x\r\n\r\n", 200,
+        "\"id\":\"a b\",\"rest\":\"x/y%2Fz\",\"x\":\"1 2\"");
     ask("GET http://x/items/a/b?x=q HTTP/1.1\r\nHost: x\r\n\r\n", 200, "\"x\":\"q\",\"path\":\"/items/a/b\"");
     ask("GET /x/y?z HTTP/1.1\r\nHost: 80-sabcdefghij234567abcd.space.test\r\n\r\n", 200,
         "\"id\":\"sabcdefghij234567abcd\",\"rest\":\"x/y\"");
@@ -262,9 +264,10 @@ static void test_bad_requests(void **state)
     ask("GET /hello HTTP/1.1\r\nHost: a\r\nX: a\x01z\r\n\r\n", 400, "control");
     ask("GET /hello HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\nabc", 400, "no body");
     ask("POST /echo HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "repeated");
-    ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400,
-        "together");
-    ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 501, "chunked");
+    ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\nContent-Length: 3\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+        400, "together");
+    ask("POST /echo HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 501,
+        "chunked");
     ask("POST /echo HTTP/1.0\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", 400, "HTTP/1.0");
     struct response r; /* libmicrohttpd's own answers: no request id, but an answer and a closed connection */
     client_ask("GET /hello HTTP/9.9\r\nHost: a\r\n\r\n", &r);
@@ -282,8 +285,12 @@ static void test_bad_requests(void **state)
 static void test_garbage(void **state)
 {
     (void)state;
-    static const char *const garbage[] = {"\r\n\r\n\r\nfoo\r\n\r\n", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\r\n\r\n",
-                                          "GET\r\n\r\n", " \r\n\r\n", "GET /hello\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
+    static const char *const garbage[] = {"\r\n\r\n\r\nfoo\r\n\r\n",
+                                          "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\r\n\r\n",
+                                          "GET\r\n\r\n",
+                                          " \r\n\r\n",
+                                          "GET /hello\r\n\r\n",
+                                          "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"};
     for (size_t i = 0; i < ARRAY_LEN(garbage); i++) {
         int fd = client_connect();
         client_send(fd, garbage[i]);
@@ -298,9 +305,10 @@ static void test_json(void **state)
 {
     (void)state;
     ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 200, "{\"a\":[1]}");
-    ask("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n5\r\n:[1]}\r\n0\r\n\r\n", 200,
+    ask("POST /echo HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n4\r\n{\"a\"\r\n5\r\n:[1]}\r\n0\r\n\r\n",
+        200, "{\"a\":[1]}");
+    ask("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 200,
         "{\"a\":[1]}");
-    ask("POST /echo HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 200, "{\"a\":[1]}");
     ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\n{\"a\"", 400, "not valid JSON");
     ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 13\r\n\r\n{\"a\":1,\"a\":2}", 400, "not valid JSON");
     ask("POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n[]", 400, "must be a JSON object");
@@ -345,12 +353,15 @@ static void test_authorize(void **state)
     assert_string_equal(response_header(&r, "WWW-Authenticate", value, sizeof(value)), "Bearer");
     response_done(&r);
     ask("GET /hello HTTP/1.1\r\nHost: x\r\nAuthorization: later\r\n\r\n", 200, "world");
-    ask("POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: later\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 200, "{\"a\":[1]}");
+    ask("POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: later\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 200,
+        "{\"a\":[1]}");
     ask("POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: deny\r\nContent-Length: 9\r\n\r\n{\"a\":[1]}", 401, NULL);
     assert_int_equal(event_count(EVENT_HANDLER), 3 - 1);
     /* Refused before a body is invited. */
     int fd = client_connect();
-    client_send(fd, "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: deny\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n");
+    client_send(
+        fd,
+        "POST /echo HTTP/1.1\r\nHost: x\r\nAuthorization: deny\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n");
     client_read(fd, false, &r);
     assert_int_equal(r.status, 401);
     response_done(&r);
@@ -392,16 +403,19 @@ static void test_keepalive_and_pipelining(void **state)
     struct response r;
     (void)state;
     for (int i = 0; i < 50; i++) {
-        client_send(fd, i % 2 ? "GET /later?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
+        client_send(fd,
+                    i % 2 ? "GET /later?ms=1 HTTP/1.1\r\nHost: x\r\n\r\n" : "GET /hello HTTP/1.1\r\nHost: x\r\n\r\n");
         client_read(fd, false, &r);
         assert_int_equal(r.status, 200);
         response_done(&r);
     }
     /* Ten at once; the answers come in order, though the first ones are asynchronous. */
-    client_send(fd, "GET /later?ms=20 HTTP/1.1\r\nHost: x\r\n\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
-                    "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{\"n\":3}GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
-                    "GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    static const char *const expected[] = {"later", "{\"hello\":\"world\"}", "{\"n\":3}", "later", "{\"hello\":\"world\"}"};
+    client_send(
+        fd, "GET /later?ms=20 HTTP/1.1\r\nHost: x\r\n\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n"
+            "POST /echo HTTP/1.1\r\nHost: x\r\nContent-Length: 7\r\n\r\n{\"n\":3}GET /later HTTP/1.1\r\nHost: x\r\n\r\n"
+            "GET /hello HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    static const char *const expected[] = {"later", "{\"hello\":\"world\"}", "{\"n\":3}", "later",
+                                           "{\"hello\":\"world\"}"};
     for (size_t i = 0; i < ARRAY_LEN(expected); i++) {
         client_read(fd, false, &r);
         assert_body(&r, expected[i]);
@@ -488,6 +502,13 @@ static void test_client_gone_while_suspended(void **state)
     assert_int_equal(event_count(EVENT_ABORT), 2);
 }
 
+static void job_abort_late(void *arg)
+{
+    (void)arg;
+    http_request_on_abort(held, on_abort_event, NULL);
+    held = NULL;
+}
+
 static void job_answer_held(void *arg)
 {
     (void)arg;
@@ -505,6 +526,14 @@ static void test_answer_after_client_gone(void **state)
     close(fd);
     event_wait(EVENT_LOG, 1);
     fixture_call(job_answer_held, NULL);
+    fd = client_connect();
+    client_send(fd, "GET /deaf HTTP/1.1\r\nHost: x\r\n\r\n");
+    event_wait(EVENT_HANDLER, 2);
+    close(fd);
+    event_wait(EVENT_LOG, 2);
+    assert_int_equal(event_count(EVENT_ABORT), 0);
+    fixture_call(job_abort_late, NULL);
+    event_wait(EVENT_ABORT, 1);
     ask("GET /hello HTTP/1.1\r\nHost: x\r\n\r\n", 200, NULL);
 }
 

@@ -42,7 +42,8 @@ static void find(const char *method, const char *path, int code, const char *pat
     int r = router_find(router, method, path, &m, &e);
     char got[512] = "";
     for (size_t i = 0; i < m.count; i++)
-        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s=%s", i ? "," : "", m.params[i].name, m.params[i].value);
+        snprintf(got + strlen(got), sizeof(got) - strlen(got), "%s%s=%s", i ? "," : "", m.params[i].name,
+                 m.params[i].value);
     if (r != code)
         fail_msg("%s %s: %d instead of %d (%s)", method, path, r, code, e.text);
     if (code == 0) {
@@ -114,7 +115,16 @@ static void test_long_tail(void **state)
 
 static void test_bad_patterns(void **state)
 {
-    static const char *const bad[] = {"", "x", "/a//b", "/a/", "/{}", "/{a", "/{A}", "/{...}", "/{r...}/x", "/{a b}",
+    static const char *const bad[] = {"",
+                                      "x",
+                                      "/a//b",
+                                      "/a/",
+                                      "/{}",
+                                      "/{a",
+                                      "/{A}",
+                                      "/{...}",
+                                      "/{r...}/x",
+                                      "/{a b}",
                                       "/1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/17",
                                       "/{a}/{b}/{c}/{d}/{e}/{f}/{g}/{h}/{i}"};
     (void)state;
@@ -185,13 +195,19 @@ static void test_host(void **state)
     assert_string_equal(id, "sabcdefghij234567abcd");
     assert_true(http_host_port("1-SABCDEFGHIJ234567ABCD.Space.Test:7070", "space.test", &port, id));
     assert_string_equal(id, "sabcdefghij234567abcd");
-    static const char *const bad[] = {
-        "", "space.test", "8080.space.test", "0-sabcdefghij234567abcd.space.test",
-        "65536-sabcdefghij234567abcd.space.test", "8080-sabcdefghij234567abc.space.test",
-        "8080-xabcdefghij234567abcd.space.test", "8080-sabcdefghij234567abcd.space.tes",
-        "8080-sabcdefghij234567abcd.space.test.", "8080-sabcdefghij234567abcd.a.space.test",
-        "80-80-sabcdefghij234567abc.space.test", "-sabcdefghij234567abcd.space.test",
-        "8080-sabcdefghij234567abc1.space.test"};
+    static const char *const bad[] = {"",
+                                      "space.test",
+                                      "8080.space.test",
+                                      "0-sabcdefghij234567abcd.space.test",
+                                      "65536-sabcdefghij234567abcd.space.test",
+                                      "8080-sabcdefghij234567abc.space.test",
+                                      "8080-xabcdefghij234567abcd.space.test",
+                                      "8080-sabcdefghij234567abcd.space.tes",
+                                      "8080-sabcdefghij234567abcd.space.test.",
+                                      "8080-sabcdefghij234567abcd.a.space.test",
+                                      "80-80-sabcdefghij234567abc.space.test",
+                                      "-sabcdefghij234567abcd.space.test",
+                                      "8080-sabcdefghij234567abc1.space.test"};
     for (size_t i = 0; i < ARRAY_LEN(bad); i++)
         if (http_host_port(bad[i], "space.test", &port, id))
             fail_msg("host \"%s\" was taken", bad[i]);

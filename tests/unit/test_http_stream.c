@@ -172,6 +172,7 @@ static void handle_mirror(struct http_request *r, void *arg)
 {
     static const struct http_body_events events = {.on_data = mirror_data, .on_end = mirror_end};
     (void)arg;
+    http_request_on_abort(r, on_abort_event, NULL);
     http_stream_begin(r, 200, "text/plain", -1, mirror_drain, NULL);
     http_request_read_body(r, &events, NULL);
 }
@@ -373,7 +374,7 @@ static uint64_t cpu_ms(void)
 
 #if defined(__SANITIZE_ADDRESS__)
 #define BIG (64 * MIB)
-#define FLAT_KIB 100000 /* freed memory rests in quarantine */
+#define FLAT_KIB RSS_SLACK_KIB
 #else
 #define BIG (1 * GIB)
 #define FLAT_KIB 8000
@@ -466,9 +467,10 @@ static void test_up_client_gone(void **state)
 {
     (void)state;
     /* An end before the promised length; in the middle of a chunk; while the handler has paused. */
-    static const char *const heads[] = {"PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc",
-                                        "PUT /sink HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\nabc",
-                                        "PUT /sink?slow=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc"};
+    static const char *const heads[] = {
+        "PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc",
+        "PUT /sink HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n1000\r\nabc",
+        "PUT /sink?slow=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\nabc"};
     for (size_t i = 0; i < ARRAY_LEN(heads); i++) {
         int fd = client_connect();
         client_send(fd, heads[i]);
@@ -670,14 +672,97 @@ static void test_parallel(void **state)
     }
 }
 
+/* ---- many clients that do everything and go at any moment ---- */
+
+static void *storm_client(void *arg)
+{
+    static const char *const requests[] = {
+        "GET /source?bytes=300000 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /source?bytes=30000000&known=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /source?bytes=3000&cut=1 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /events HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /events?every=100000 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /base64?bytes=3000000 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "HEAD /base64?bytes=3000000 HTTP/1.1\r\nHost: x\r\n\r\n",
+        "PUT /sink HTTP/1.1\r\nHost: x\r\nContent-Length: 200000\r\n\r\n",
+        "PUT /sink?slow=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n\r\n",
+        "PUT /sink?early=20000 HTTP/1.1\r\nHost: x\r\nContent-Length: 20000000\r\n\r\n",
+        "PUT /sink?refuse=1 HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n",
+        "POST /mirror HTTP/1.1\r\nHost: x\r\nContent-Length: 500000\r\n\r\n",
+        "POST /mirror HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nContent-Length: 500000\r\n\r\n",
+        "GET /nothing HTTP/1.1\r\nHost: x\r\n\r\nGET /events HTTP/1.1\r\nHost: x\r\n\r\n",
+        "GET /half HTTP/1.1\r\nHo",
+    };
+    unsigned seed = (unsigned)(uintptr_t)arg;
+    char scrap[65536];
+    for (int i = 0; i < 150; i++) {
+        int fd = client_connect();
+        const char *request = requests[(unsigned)rand_r(&seed) % ARRAY_LEN(requests)];
+        client_send(fd, request);
+        for (int k = rand_r(&seed) % 30; k > 0; k--) {
+            if (rand_r(&seed) % 2)
+                (void)!send(fd, pattern, (size_t)rand_r(&seed) % 30000, MSG_NOSIGNAL | MSG_DONTWAIT);
+            else
+                (void)!recv(fd, scrap, (size_t)rand_r(&seed) % sizeof(scrap), MSG_DONTWAIT);
+            if (rand_r(&seed) % 8 == 0)
+                usleep(500);
+        }
+        struct linger now = {.l_onoff = rand_r(&seed) % 2};
+        setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now));
+        if (rand_r(&seed) % 4 == 0)
+            shutdown(fd, rand_r(&seed) % 2 ? SHUT_WR : SHUT_RDWR);
+        close(fd);
+    }
+    return NULL;
+}
+
+static void test_storm(void **state)
+{
+    enum { THREADS = 12 };
+    pthread_t threads[THREADS];
+    struct http_stats stats;
+    (void)state;
+    for (uintptr_t i = 0; i < THREADS; i++)
+        pthread_create(&threads[i], NULL, storm_client, (void *)(i + 1));
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    for (uint64_t until = clock_mono_ms() + 10000;;) {
+        http_server_stats(fixture.server, &stats);
+        if (!stats.connections && !stats.requests_running)
+            break;
+        if (clock_mono_ms() > until)
+            fail_msg("%zu connections and %zu requests stay behind", stats.connections, stats.requests_running);
+        usleep(10000);
+    }
+    assert_int_equal(stats.connections_accepted, THREADS * 150);
+    assert_int_equal(stats.timeouts, 0); /* every end was noticed by itself */
+    struct response r;
+    client_ask("GET /events HTTP/1.1\r\nHost: x\r\n\r\n", &r);
+    assert_true(r.whole);
+    response_done(&r);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(test_down_known),  TEST(test_down_chunked),    TEST(test_up),        TEST(test_up_slow),
-        TEST(test_up_refused),  TEST(test_up_client_gone),  TEST(test_expect_continue), TEST(test_empty_body),
-        TEST(test_mirror),      TEST(test_cut),             TEST(test_down_client_gone), TEST(test_head),
-        TEST(test_sse),         TEST(test_sse_head_at_once), TEST(test_sse_base64), TEST(test_parallel),
+        TEST(test_down_known),
+        TEST(test_down_chunked),
+        TEST(test_up),
+        TEST(test_up_slow),
+        TEST(test_up_refused),
+        TEST(test_up_client_gone),
+        TEST(test_expect_continue),
+        TEST(test_empty_body),
+        TEST(test_mirror),
+        TEST(test_cut),
+        TEST(test_down_client_gone),
+        TEST(test_head),
+        TEST(test_sse),
+        TEST(test_sse_head_at_once),
+        TEST(test_sse_base64),
+        TEST(test_parallel),
+        TEST(test_storm),
     };
     curl_global_init(CURL_GLOBAL_DEFAULT);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);

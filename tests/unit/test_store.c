@@ -211,6 +211,21 @@ static void sandbox_can_be_changed_until_it_ends(void **state)
     filter.metadata[0].value = "3";
     ok(store_sandbox_list(f->store, f->project, &filter, NULL, &list, e));
     assert_int_equal(list.count, 1);
+    store_sandbox_list_done(&list);
+    change = (struct store_sandbox_change){.name = "called"};
+    ok(store_sandbox_update(f->store, f->project, id, &change, NOW, e));
+    filter = (struct store_sandbox_filter){.name = "called"};
+    ok(store_sandbox_list(f->store, f->project, &filter, NULL, &list, e));
+    assert_int_equal(list.count, 1);
+    store_sandbox_list_done(&list);
+    change.name = "";
+    ok(store_sandbox_update(f->store, f->project, id, &change, NOW, e));
+    ok(store_sandbox_list(f->store, f->project, &filter, NULL, &list, e));
+    assert_int_equal(list.count, 0);
+    store_sandbox_free(steal(got));
+    ok(store_sandbox_get(f->store, f->project, id, &got, e));
+    assert_null(got->name);
+    change.name = NULL;
     change.metadata_json = "{\"a\":4}";
     refused(ERR_INVALID, store_sandbox_update(f->store, f->project, id, &change, NOW, e));
     ok(store_sandbox_set_state(f->store, id, STORE_SANDBOX_LIVE, STORE_SANDBOX_FAILED, NULL, NOW, e));
@@ -427,6 +442,13 @@ static void operations_go_forward_alone(void **state)
     assert_int_equal(list.items[0]->state, STORE_OPERATION_SUCCEEDED);
     assert_int_equal(list.items[0]->started_at_ms, NOW + 50);
     store_operation_list_done(&list);
+    filter = (struct store_operation_filter){.kind = "sandbox.create"};
+    ok(store_operation_list(f->store, f->project, &filter, NULL, &list, e));
+    assert_int_equal(list.count, 7);
+    store_operation_list_done(&list);
+    filter.kind = "sandbox";
+    ok(store_operation_list(f->store, f->project, &filter, NULL, &list, e));
+    assert_int_equal(list.count, 0);
     filter = (struct store_operation_filter){.state_mask = STORE_OPERATION_OPEN};
     ok(store_operation_list(f->store, NULL, &filter, NULL, &list, e));
     assert_int_equal(list.count, 5);
@@ -472,6 +494,13 @@ static void attach_tokens_open_one_exec_for_a_time(void **state)
     ok(store_exec_extend_token(f->store, id, NOW + 100000, e));
     ok(store_exec_verify_token(f->store, sandbox, id, token, NOW + 60000, &x, e));
     store_exec_free(x);
+    char renewed[STORE_TOKEN_SIZE];
+    ok(store_exec_renew_token(f->store, id, NOW + 200000, renewed, e));
+    refused(ERR_UNAUTHENTICATED, store_exec_verify_token(f->store, sandbox, id, token, NOW, &x, e));
+    ok(store_exec_verify_token(f->store, sandbox, id, renewed, NOW + 100000, &x, e));
+    store_exec_free(x);
+    ok(store_exec_start(f->store, id, 1, NOW, e));
+    refused(ERR_STATE, store_exec_renew_token(f->store, id, NOW + 200000, renewed, e));
 }
 
 static void execs_end_once(void **state)
@@ -483,7 +512,7 @@ static void execs_end_once(void **state)
     for (int i = 0; i < 6; i++)
         exec_insert(f, sandbox, NOW + i, ids[i], token);
     const struct store_exec_exit ended = {.exit_code = -1, .exit_signal = 9, .output_bytes = 1ULL << 40, .dropped_bytes = 2,
-                                          .cpu_user_us = 3, .cpu_system_us = 4, .max_rss_bytes = 5, .oom = true,
+                                          .cpu_user_us = 3, .cpu_system_us = 4, .max_rss_bytes = 5, .oom = true, .timed_out = true,
                                           .started_at_ms = NOW + 1, .ended_at_ms = NOW + 2};
     ok(store_exec_start(f->store, ids[0], 17, NOW + 10, e));
     refused(ERR_STATE, store_exec_start(f->store, ids[0], 17, NOW + 10, e));

@@ -103,6 +103,7 @@ static void a_file_of_version_1_is_brought_up(void **state)
     _cleanup_store_exec_ struct store_exec *x = NULL;
     ok(store_exec_get(s, caller.project_id, sb->id, "xaaaaaaaaaaaaaaaaaaaa", &x, e));
     assert_int_equal(x->exit.exit_code, 3);
+    assert_false(x->exit.timed_out); /* of version 2 */
 }
 
 static void newer_and_foreign_files_are_left_alone(void **state)
