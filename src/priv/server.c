@@ -588,36 +588,43 @@ static int peer_serve(struct server *s)
     return good ? status : PRIV_EXIT_PROTOCOL;
 }
 
-int server_run(int sock, const struct launch_paths *paths)
+/* Until an exit status is there. */
+static int serve(struct server *s)
 {
-    struct server s = {.sock = sock, .launcher.paths = *paths};
-    s.epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0))
-        return PRIV_EXIT_SYSTEM;
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(s.epoll, events, ARRAY_LEN(events), wait_ms(&s));
+        int n = epoll_wait(s->epoll, events, ARRAY_LEN(events), wait_ms(s));
         if (n < 0 && errno != EINTR)
             return PRIV_EXIT_SYSTEM;
         for (int i = 0; i < n; i++) {
             uint32_t slot = (uint32_t)events[i].data.u64;
             switch ((enum event_kind)(events[i].data.u64 >> 32)) {
             case EVENT_STATUS:
-                slot_status(&s, slot);
+                slot_status(s, slot);
                 break;
             case EVENT_PROCESS:
                 /* What it said before it ended counts. */
-                slot_status(&s, slot);
-                slot_ended(&s, slot);
+                slot_status(s, slot);
+                slot_ended(s, slot);
                 break;
             case EVENT_PEER: {
-                int status = peer_serve(&s);
+                int status = peer_serve(s);
                 if (status >= 0)
                     return status;
                 break;
             }
             }
         }
-        slots_tick(&s);
+        slots_tick(s);
     }
+}
+
+int server_run(int sock, const struct launch_paths *paths)
+{
+    static struct server s;
+    s = (struct server){.sock = sock, .launcher.paths = *paths};
+    s.epoll = epoll_create1(EPOLL_CLOEXEC);
+    int status = s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0) ? PRIV_EXIT_SYSTEM : serve(&s);
+    free(s.slots);
+    return status;
 }
