@@ -28,6 +28,7 @@
 #define START_TIMEOUT_MS 10000
 #define STRAY_TIMEOUT_MS 5000
 #define ENDING_RETRY_MS 2
+#define DRAIN_TIMEOUT_MS 3000
 #define STRAYS_MAX 256
 
 enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_ENDING };
@@ -38,6 +39,7 @@ struct slot {
     uint64_t tag;         /* STARTING: of the request */
     uint64_t deadline_ms; /* STARTING */
     bool adopted;         /* not our child: its exit status is not ours to know */
+    bool killed; /* by request: its end is near */
     bool built;
     bool failed; /* STARTING that did not work: ENDING answers with `fault` */
     struct fault fault;
@@ -303,13 +305,15 @@ static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const
 
 static bool on_kill(struct server *s, const struct priv_machine_request *m)
 {
-    const struct slot *t = &s->slots[m->machine.slot];
+    struct slot *t = &s->slots[m->machine.slot];
     /* Another or no process there: the one that is meant has ended, and that was told. */
-    if (t->state == SLOT_RUNNING && t->run.pid == m->machine.pid && t->run.start_time == m->machine.start_time &&
-        syscall(SYS_pidfd_send_signal, t->run.pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
-        answer_failed(s, m->header.tag,
-                      &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_SIGNAL, .errnum = errno});
-        return true;
+    if (t->state == SLOT_RUNNING && t->run.pid == m->machine.pid && t->run.start_time == m->machine.start_time) {
+        if (syscall(SYS_pidfd_send_signal, t->run.pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
+            answer_failed(s, m->header.tag,
+                          &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_SIGNAL, .errnum = errno});
+            return true;
+        }
+        t->killed = true;
     }
     answer_done(s, m->header.tag);
     return true;
@@ -575,9 +579,10 @@ static int peer_serve(struct server *s)
     int fds[PRIV_FDS_MAX];
     size_t fd_count = 0;
     ssize_t len = priv_message_receive(s->sock, &m, fds, &fd_count);
-    if (len == 0 || len == -ECONNRESET)
+    if (len == 0)
         return PRIV_EXIT_PEER_GONE;
-    if (len == -EAGAIN)
+    /* A reset says that the peer went without reading all answers; what it sent before is still to be read. */
+    if (len == -EAGAIN || len == -ECONNRESET)
         return -1;
     if (len < 0)
         return len == -EBADMSG ? PRIV_EXIT_PROTOCOL : PRIV_EXIT_SYSTEM;
@@ -588,35 +593,43 @@ static int peer_serve(struct server *s)
     return good ? status : PRIV_EXIT_PROTOCOL;
 }
 
-/* Until an exit status is there. */
-static int serve(struct server *s)
+/* One round of the loop. Returns -1 to go on, else the exit status. */
+static int round_run(struct server *s, int timeout_ms)
 {
-    for (;;) {
-        struct epoll_event events[64];
-        int n = epoll_wait(s->epoll, events, ARRAY_LEN(events), wait_ms(s));
-        if (n < 0 && errno != EINTR)
-            return PRIV_EXIT_SYSTEM;
-        for (int i = 0; i < n; i++) {
-            uint32_t slot = (uint32_t)events[i].data.u64;
-            switch ((enum event_kind)(events[i].data.u64 >> 32)) {
-            case EVENT_STATUS:
-                slot_status(s, slot);
-                break;
-            case EVENT_PROCESS:
-                /* What it said before it ended counts. */
-                slot_status(s, slot);
-                slot_ended(s, slot);
-                break;
-            case EVENT_PEER: {
-                int status = peer_serve(s);
-                if (status >= 0)
-                    return status;
-                break;
-            }
-            }
+    struct epoll_event events[64];
+    int n = epoll_wait(s->epoll, events, ARRAY_LEN(events), timeout_ms);
+    if (n < 0 && errno != EINTR)
+        return PRIV_EXIT_SYSTEM;
+    for (int i = 0; i < n; i++) {
+        uint32_t slot = (uint32_t)events[i].data.u64;
+        switch ((enum event_kind)(events[i].data.u64 >> 32)) {
+        case EVENT_STATUS:
+            slot_status(s, slot);
+            break;
+        case EVENT_PROCESS:
+            /* What it said before it ended counts. */
+            slot_status(s, slot);
+            slot_ended(s, slot);
+            break;
+        case EVENT_PEER: {
+            int status = peer_serve(s);
+            if (status >= 0)
+                return status;
+            break;
         }
-        slots_tick(s);
+        }
     }
+    slots_tick(s);
+    return -1;
+}
+
+/* Is a machine on its way out: killed by request, or ended and not yet cleared away? */
+static bool ending(const struct server *s)
+{
+    for (uint32_t i = 0; s->slots && i < s->launcher.slots; i++)
+        if (s->slots[i].state == SLOT_ENDING || (s->slots[i].state == SLOT_RUNNING && s->slots[i].killed))
+            return true;
+    return false;
 }
 
 int server_run(int sock, const struct launch_paths *paths)
@@ -624,7 +637,15 @@ int server_run(int sock, const struct launch_paths *paths)
     static struct server s;
     s = (struct server){.sock = sock, .launcher.paths = *paths};
     s.epoll = epoll_create1(EPOLL_CLOEXEC);
-    int status = s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0) ? PRIV_EXIT_SYSTEM : serve(&s);
+    int status = s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0) ? PRIV_EXIT_SYSTEM : -1;
+    while (status < 0)
+        status = round_run(&s, wait_ms(&s));
+    /* The peer does not wait for the machines that it killed last; their cgroups are removed all the same. */
+    epoll_ctl(s.epoll, EPOLL_CTL_DEL, sock, NULL);
+    shutdown(sock, SHUT_RDWR);
+    uint64_t deadline = clock_mono_ms() + DRAIN_TIMEOUT_MS;
+    while (ending(&s) && clock_mono_ms() < deadline && round_run(&s, ENDING_RETRY_MS) < 0)
+        ;
     free(s.slots);
     return status;
 }
