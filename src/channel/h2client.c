@@ -265,6 +265,10 @@ static int on_stream_close(nghttp2_session *h2, int32_t stream_id, uint32_t code
     }
     struct err e;
     s->stats.streams_reset_by_guest++;
+    if (!framewatch_broken_off(&s->watch, h2client_now(s))) {
+        h2client_break(s, ERR_PROTOCOL, "the agent broke off too many answers");
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    }
     switch (code) {
     case NGHTTP2_REFUSED_STREAM:
         err_set(&e, ERR_LIMIT, "the agent takes no more requests at this moment");

@@ -76,7 +76,8 @@ void stream_reset(struct channel_stream *st)
 {
     struct h2client *s = st->session;
     nghttp2_submit_rst_stream(s->h2, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_CANCEL);
-    framewatch_abandoned(&s->watch, s->options.stream_window);
+    /* A window's worth may be under way, in frames so small that their fixed price is as much again. */
+    framewatch_abandoned(&s->watch, 2 * (uint64_t)s->options.stream_window);
     h2client_wake(s);
 }
 
