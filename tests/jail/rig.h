@@ -57,6 +57,8 @@ _Noreturn void rig_die(const char *file, int line, const char *format, ...) ATTR
 
 /* A folder, a lock and a uid base alone. */
 void rig_folder_make(struct rig *r);
+/* Remember a machine: should the test fail, it is killed. */
+void rig_started(int pidfd);
 /* Start space-priv and greet it. False: it answered FAILED (in r->failed), or ended. */
 bool rig_start(struct rig *r, const struct rig_options *o);
 /* Close the peer, wait for the end of space-priv, return its exit status. */

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -788,6 +789,7 @@ static void j30(void)
     scratch_remove();
 }
 
+#include "test_boot.h"
 #include "test_missing.h"
 
 /* Latency beside a plain fork and exec of the same program, both until the first answer of the probe. */
@@ -854,7 +856,7 @@ static const struct {
     {"control", control}, {"J01", j01}, {"J02", j02}, {"J04", j04}, {"J05", j05}, {"J06", j06}, {"J07", j07},
     {"J09", j09},         {"J10", j10}, {"J11", j11}, {"J12", j12}, {"J14", j14}, {"J15", j15}, {"J15-kvm", j15_kvm},
     {"J16", j16},         {"J17", j17}, {"J19", j19}, {"J20", j20}, {"J22", j22}, {"J24", j24}, {"J25", j25},
-    {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J29", j29}, {"J30", j30}, {"latency", latency},
+    {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J27", j27}, {"J29", j29}, {"J30", j30}, {"latency", latency},
 };
 
 int main(int argc, char **argv)

@@ -218,7 +218,7 @@ static const struct http_route routes[] = {
 
 static int start(void **state)
 {
-    struct http_options o = {.routes = routes, .route_count = ARRAY_LEN(routes), .write_stall_ms = 400};
+    struct http_options o = {.routes = routes, .route_count = ARRAY_LEN(routes), .write_stall_ms = 2000};
     (void)state;
     last_code = 0;
     fixture_start(&o);
