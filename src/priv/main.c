@@ -79,6 +79,7 @@ static int start_refuse(int sock, uint32_t stage)
 
 int main(int argc, char **argv)
 {
+    static char qemu[PATH_MAX], jail[PATH_MAX], data[QEMU_DATA_MAX][PATH_MAX];
     struct launch_paths paths = {.lock_fd = -1};
     int sock = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -89,11 +90,11 @@ int main(int argc, char **argv)
         else if (str_eq(name, "--lock"))
             good = fd_parse(value, &paths.lock_fd);
         else if (str_eq(name, "--qemu"))
-            paths.qemu = realpath(value, NULL);
+            paths.qemu = realpath(value, qemu);
         else if (str_eq(name, "--jail"))
-            paths.jail = realpath(value, NULL);
+            paths.jail = realpath(value, jail);
         else if (str_eq(name, "--data") && paths.data_count < QEMU_DATA_MAX)
-            good = (paths.data[paths.data_count++] = realpath(value, NULL)) != NULL;
+            good = (paths.data[paths.data_count] = realpath(value, data[paths.data_count])) && ++paths.data_count;
         else
             return usage();
         if (!good) {

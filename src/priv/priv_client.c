@@ -318,8 +318,10 @@ static void on_poll(uv_poll_t *handle, int status, int events)
         ssize_t len = priv_message_receive(p->sock, &m, fds, &fd_count);
         if (len == -EAGAIN)
             break;
+        if (len == -ECONNRESET) /* it went without reading all requests; its last answers are still to be read */
+            continue;
         struct err e = {0};
-        if (len == 0 || len == -ECONNRESET)
+        if (len == 0)
             err_set(&e, ERR_UNAVAILABLE, "the privileged helper has ended");
         else if (len < 0)
             err_errno(&e, ERR_UNAVAILABLE, (int)-len, "receive from the privileged helper");

@@ -57,6 +57,13 @@ static uint32_t uid_base_own(void)
     return 0x60000000u + (uint32_t)(getpid() % 8000) * 32768u;
 }
 
+static char lock_path[64];
+
+static void lock_remove(void)
+{
+    unlink(lock_path);
+}
+
 void rig_folder_make(struct rig *r)
 {
     *r = (struct rig){.sock = -1, .uid_base = uid_base_own()};
@@ -64,6 +71,9 @@ void rig_folder_make(struct rig *r)
     CHECK(mkdtemp(r->folder), "make a folder");
     /* One lock for all of this test's, opened anew each time. */
     snprintf(r->lock, sizeof(r->lock), "/tmp/space-jail-test.%u.lock", r->uid_base);
+    if (!lock_path[0])
+        atexit(lock_remove);
+    memcpy(lock_path, r->lock, sizeof(lock_path));
 }
 
 bool rig_start(struct rig *r, const struct rig_options *o)
@@ -416,7 +426,6 @@ static void left_cgroup(void *arg, const char *name)
 
 void rig_nothing_left(const struct rig *r)
 {
-    unlink(r->lock);
     process_each(left_process, (void *)r);
     struct cgroups c;
     cgroups_open(&c);

@@ -1,5 +1,6 @@
 /* Case J27 of test_jail.c: a real guest's life in the jail (boot, disk by descriptor, device state by descriptor) meets no
- * call that ends it. Needs SPACE_TEST_KERNEL and SPACE_TEST_INITRD: an initramfs that boots from /dev/vda or waits. */
+ * call that ends it. Needs TEST_TEMPLATE (a template's folder): its kernel and initramfs are started with a disk
+ * that is blank, so the guest may give up on it. */
 
 /* A QMP command with a descriptor. */
 static void qmp_fd(FILE *in, const char *command, int fd, char *ret, size_t size)
@@ -23,6 +24,18 @@ static void qmp_fd(FILE *in, const char *command, int fd, char *ret, size_t size
     CHECK(!strstr(ret, "\"error\""), "%s: %s", command, ret);
 }
 
+/* A template's files are private to the platform; a machine gets them as memory. */
+static int memory_copy(const char *path)
+{
+    struct err e = {0};
+    struct buf content = BUF_MAX(256 * MIB);
+    CHECK(file_read(path, 256 * MIB, &content, &e) == 0, "%s", e.text);
+    int fd = memfd_create("copy", MFD_CLOEXEC);
+    CHECK(fd >= 0 && fd_write_all(fd, buf_data(&content), content.len) == 0, "copy");
+    buf_done(&content);
+    return fd;
+}
+
 static void boot_machine(const char *kernel, const char *initrd)
 {
     union priv_message message;
@@ -36,9 +49,8 @@ static void boot_machine(const char *kernel, const char *initrd)
     close(m.memory);
     fds[4] = m.memory = memfd_create("template", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     CHECK(ftruncate(m.memory, 256 * (off_t)MIB) == 0, "memory");
-    fds[5] = open(kernel, O_RDONLY | O_CLOEXEC);
-    fds[6] = open(initrd, O_RDONLY | O_CLOEXEC);
-    CHECK(fds[5] >= 0 && fds[6] >= 0, "kernel");
+    fds[5] = memory_copy(kernel);
+    fds[6] = memory_copy(initrd);
     rig_send(&rig, &message, PRIV_SPAWN, fds, 7);
     CHECK(rig_expect(&rig, PRIV_SPAWNED, &message, &pidfd), "spawn: %s", jail_stage_title(rig.failed.stage));
     m.machine = message.spawned.machine;
@@ -72,11 +84,14 @@ static void disk_attach(FILE *in, FILE *out, const char *qemu)
 
 static void j27(void)
 {
-    const char *kernel = getenv("SPACE_TEST_KERNEL"), *initrd = getenv("SPACE_TEST_INITRD");
-    if (!kernel || !initrd) {
-        printf("# skipped: SPACE_TEST_KERNEL and SPACE_TEST_INITRD are not set\n");
+    const char *template = getenv("TEST_TEMPLATE");
+    if (!template) {
+        printf("# skipped: TEST_TEMPLATE is not set\n");
         exit(SKIP);
     }
+    char kernel[512], initrd[512];
+    snprintf(kernel, sizeof(kernel), "%s/vmlinuz", template);
+    snprintf(initrd, sizeof(initrd), "%s/initramfs.img", template);
     struct rig_options o = {0};
     o.qemu = real_qemu(&o.data);
     CHECK(rig_start(&rig, &o), "space-priv: %s", jail_stage_title(rig.failed.stage));
@@ -108,9 +123,6 @@ static void j27(void)
         sizeof(line));
     CHECK(lseek(state, 0, SEEK_END) > 4096, "no device state");
     close(state);
-    qmp(in, out, "{\"execute\":\"cont\"}", line, sizeof(line));
-    qmp(in, out, "{\"execute\":\"query-status\"}", line, sizeof(line));
-    CHECK(strstr(line, "running"), "%s", line);
     fclose(in);
     fclose(out);
     down();

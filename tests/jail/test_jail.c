@@ -345,7 +345,7 @@ static bool threads_confined(pid_t pid, size_t *ret_threads)
 
 static const char *real_qemu(const char **ret_data)
 {
-    const char *qemu = getenv("SPACE_TEST_QEMU"), *data = getenv("SPACE_TEST_QEMU_DATA");
+    const char *qemu = getenv("TEST_QEMU"), *data = getenv("TEST_QEMU_DATA");
     *ret_data = data ? data : "/usr/share/qemu";
     if (!qemu)
         qemu = "/usr/bin/qemu-system-x86_64";

@@ -591,10 +591,37 @@ static void many(void)
     rig_nothing_left(&rig);
 }
 
+/* A peer that kills its machines and goes, without waiting: nothing is left; those it did not kill live. */
+static void leave(void)
+{
+    up();
+    uint32_t base = rig.uid_base;
+    struct rig_machine machines[6];
+    for (uint32_t i = 0; i < ARRAY_LEN(machines); i++)
+        CHECK(rig_spawn(&rig, i, PRIV_ACCEL_TCG, &machines[i]), "spawn");
+    for (uint32_t i = 0; i < 5; i++) {
+        union priv_message a = {.machine = {.machine = machines[i].machine}};
+        rig_send(&rig, &a, PRIV_KILL, NULL, 0);
+    }
+    CHECK(rig_stop(&rig) == PRIV_EXIT_PEER_GONE, "exit status");
+    CHECK(rig_start(&rig, &(struct rig_options){.uid_base = base}), "space-priv again");
+    struct priv_machine found[64];
+    size_t count = list(found, ARRAY_LEN(found));
+    CHECK(count == 1 && found[0].slot == 5 && found[0].pid == machines[5].machine.pid, "%zu found", count);
+    union priv_message a = {.slot = {.slot = 5}};
+    int fd;
+    rig_send(&rig, &a, PRIV_CLEAN, NULL, 0);
+    CHECK(rig_expect(&rig, PRIV_DONE, &a, &fd), "CLEAN");
+    for (uint32_t i = 0; i < ARRAY_LEN(machines); i++)
+        rig_machine_close(&machines[i]);
+    CHECK(rig_stop(&rig) == 0, "exit status");
+    rig_nothing_left(&rig);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
-} cases[] = {{"hello", hello},   {"state", state}, {"numbers", numbers}, {"descriptors", descriptors},
+} cases[] = {{"leave", leave},   {"hello", hello},   {"state", state}, {"numbers", numbers}, {"descriptors", descriptors},
              {"noise", noise},   {"adopt", adopt}, {"ends", ends},       {"many", many}};
 
 int main(int argc, char **argv)
