@@ -1,5 +1,5 @@
-/* space-priv: the one process that keeps root. Started by spaced with its end of a SOCK_SEQPACKET pair; see priv_proto.h
- * for what it does and server.c for how.
+/* space-priv: the one process that keeps root. Started by spaced with its end of a SOCK_SEQPACKET pair; see
+ * priv_proto.h for what it does and server.c for how.
  *
  *   space-priv --fd N --qemu PATH --data FOLDER… --jail PATH [--lock N]
  *
@@ -68,11 +68,10 @@ static int start_refuse(int sock, uint32_t stage)
     ssize_t len = priv_message_receive(sock, &m, fds, &fd_count);
     if (len < 0 || !priv_request_valid(&m, (size_t)len, fd_count) || m.header.type != PRIV_HELLO)
         return len == 0 ? PRIV_EXIT_PEER_GONE : PRIV_EXIT_PROTOCOL;
-    union priv_message a = {
-        .failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED, .tag = m.header.tag},
-                   .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
-                   .errnum = stage == JAIL_STAGE_LOCK ? EBUSY : ENOENT,
-                   .stage = stage}};
+    union priv_message a = {.failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED, .tag = m.header.tag},
+                                       .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
+                                       .errnum = stage == JAIL_STAGE_LOCK ? EBUSY : ENOENT,
+                                       .stage = stage}};
     priv_message_send(sock, &a, NULL, 0);
     return PRIV_EXIT_START;
 }

@@ -4,12 +4,12 @@
  *     │                └───────FAILED or process gone─────────────────────────────────▲
  *     └───ADOPT──────────────────────────────────────────► RUNNING
  *
- * STARTING ends with SPAWNED or FAILED (after the clean-up), RUNNING with EXITED (after the clean-up): when the peer hears
- * of it the slot is free. The peer knows the states too, so a SPAWN or ADOPT into a slot that is not free is no mistake of
- * timing: it ends the peer. A process is waited for and killed by its pidfd, never by number.
+ * STARTING ends with SPAWNED or FAILED (after the clean-up), RUNNING with EXITED (after the clean-up): when the peer
+ * hears of it the slot is free. The peer knows the states too, so a SPAWN or ADOPT into a slot that is not free is no
+ * mistake of timing: it ends the peer. A process is waited for and killed by its pidfd, never by number.
  *
- * What is not allowed to happen here: reading what a machine or the peer wrote other than fixed structs, waiting for the
- * peer, killing a process that is not known by start time or by the slot's own uid and cgroup. */
+ * What is not allowed to happen here: reading what a machine or the peer wrote other than fixed structs, waiting for
+ * the peer, killing a process that is not known by start time or by the slot's own uid and cgroup. */
 #include "priv/server.h"
 
 #include <errno.h>
@@ -38,7 +38,7 @@ struct slot {
     uint64_t tag;         /* STARTING: of the request */
     uint64_t deadline_ms; /* STARTING */
     bool adopted;         /* not our child: its exit status is not ours to know */
-    bool killed; /* by request: its end is near */
+    bool killed;          /* by request: its end is near */
     bool built;
     bool failed; /* STARTING that did not work: ENDING answers with `fault` */
     struct fault fault;
@@ -146,8 +146,8 @@ static void slot_ended(struct server *s, uint32_t slot)
     if ((t->state != SLOT_STARTING && t->state != SLOT_RUNNING) || poll(&over, 1, 0) != 1)
         return;
     siginfo_t info = {0};
-    t->exited = (struct priv_exited){
-        .machine = {.slot = slot, .pid = t->run.pid, .start_time = t->run.start_time}, .exit_code = -1};
+    t->exited = (struct priv_exited){.machine = {.slot = slot, .pid = t->run.pid, .start_time = t->run.start_time},
+                                     .exit_code = -1};
     if (!t->adopted && waitid(P_PID, (id_t)t->run.pid, &info, WEXITED | WNOHANG) == 0) {
         if (info.si_code == CLD_EXITED)
             t->exited.exit_code = info.si_status;
@@ -195,7 +195,8 @@ static void slot_status(struct server *s, uint32_t slot)
     }
     fd_drop(&t->run.status_fd);
     if (t->built && !t->failed) {
-        /* Killed just before the exec looks the same here: the process is waited for in any case, and EXITED follows. */
+        /* Killed just before the exec looks the same here: the process is waited for in any case, and EXITED follows.
+         */
         t->state = SLOT_RUNNING;
         s->busy--;
         answer_spawned(s, t->tag, slot);
@@ -250,8 +251,8 @@ static bool console_good(int fd)
            !(flags & O_PATH);
 }
 
-/* A memfd of the right size. A template's memory is shared by all its machines: none may be able to write to it, whatever
- * QEMU opens it for. */
+/* A memfd of the right size. A template's memory is shared by all its machines: none may be able to write to it,
+ * whatever QEMU opens it for. */
 static bool memory_good(int fd, const struct priv_spawn_request *m)
 {
     struct stat st;
@@ -275,8 +276,8 @@ static bool spawn_fds_good(const struct priv_spawn_request *m, const int *fds)
     return listening_socket(fds[QEMU_FD_QMP - QEMU_FD_QMP]) && listening_socket(fds[QEMU_FD_AGENT - QEMU_FD_QMP]) &&
            listening_socket(fds[QEMU_FD_EGRESS - QEMU_FD_QMP]) && console_good(fds[QEMU_FD_CONSOLE - QEMU_FD_QMP]) &&
            memory_good(fds[QEMU_FD_MEMORY - QEMU_FD_QMP], m) &&
-           (m->mode == PRIV_MODE_RESTORE || (readable_by_all(fds[QEMU_FD_KERNEL - QEMU_FD_QMP]) &&
-                                             readable_by_all(fds[QEMU_FD_INITRD - QEMU_FD_QMP])));
+           (m->mode == PRIV_MODE_RESTORE ||
+            (readable_by_all(fds[QEMU_FD_KERNEL - QEMU_FD_QMP]) && readable_by_all(fds[QEMU_FD_INITRD - QEMU_FD_QMP])));
 }
 
 static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const int *fds, size_t fd_count)
@@ -290,10 +291,8 @@ static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const
         answer_failed(s, m->header.tag, &f);
         return true;
     }
-    *t = (struct slot){.state = SLOT_STARTING,
-                       .run = run,
-                       .tag = m->header.tag,
-                       .deadline_ms = clock_mono_ms() + START_TIMEOUT_MS};
+    *t = (struct slot){
+        .state = SLOT_STARTING, .run = run, .tag = m->header.tag, .deadline_ms = clock_mono_ms() + START_TIMEOUT_MS};
     s->busy++;
     if (!watch(s, run.status_fd, EVENT_STATUS, m->slot) || !watch(s, run.pidfd, EVENT_PROCESS, m->slot)) {
         slot_fail(t, &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_FORK, .errnum = errno});
@@ -318,7 +317,8 @@ static bool on_kill(struct server *s, const struct priv_machine_request *m)
     return true;
 }
 
-/* Is this process the machine of this slot? Asked after its pidfd was opened: the number cannot change its owner since. */
+/* Is this process the machine of this slot? Asked after its pidfd was opened: the number cannot change its owner since.
+ */
 static bool machine_is(const struct server *s, const struct priv_machine *m)
 {
     const struct launcher *l = &s->launcher;
@@ -406,8 +406,10 @@ static bool on_set_limit(const struct server *s, const struct priv_slot_request 
             answer_done(s, m->header.tag);
             return true;
         }
-        f = (struct fault){.code = r == -ENOTSUP ? ERR_UNSUPPORTED : ERR_SYSTEM, .stage = JAIL_STAGE_LIMIT,
-                           .feature = JAIL_CGROUP_CPU, .errnum = -r};
+        f = (struct fault){.code = r == -ENOTSUP ? ERR_UNSUPPORTED : ERR_SYSTEM,
+                           .stage = JAIL_STAGE_LIMIT,
+                           .feature = JAIL_CGROUP_CPU,
+                           .errnum = -r};
     }
     answer_failed(s, m->header.tag, &f);
     return true;
@@ -551,6 +553,7 @@ int server_run(int sock, const struct launch_paths *paths)
     uint64_t deadline = clock_mono_ms() + DRAIN_TIMEOUT_MS;
     while (ending(&s) && clock_mono_ms() < deadline && round_run(&s, ENDING_RETRY_MS) < 0)
         ;
+    cgroups_close(&s.launcher.cgroups);
     free(s.slots);
     return status;
 }

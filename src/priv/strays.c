@@ -42,8 +42,8 @@ static void search_process(void *arg, pid_t pid)
         if (uid <= l->uid_base || uid > l->uid_base + l->slots)
             return;
         slot = uid - l->uid_base - 1;
-    } else if (uid != l->own_uid || !process_runs(pid, &l->qemu_file) ||
-               !process_named_slot(pid, l->uid_base, &slot) || slot >= l->slots) {
+    } else if (uid != l->own_uid || !process_runs(pid, &l->qemu_file) || !process_named_slot(pid, l->uid_base, &slot) ||
+               slot >= l->slots) {
         return;
     }
     if (q->only_slot < 0 || q->only_slot == slot)

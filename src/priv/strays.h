@@ -1,5 +1,5 @@
-/* What runs in the slots, whether this space-priv knows of it or not: processes with the slot's uid or in its cgroup (root),
- * or QEMUs of this user that carry the slot's name. */
+/* What runs in the slots, whether this space-priv knows of it or not: processes with the slot's uid or in its cgroup
+ * (root), or QEMUs of this user that carry the slot's name. */
 #ifndef SPACE_PRIV_STRAYS_H
 #define SPACE_PRIV_STRAYS_H
 

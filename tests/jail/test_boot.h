@@ -1,5 +1,5 @@
-/* Case J27 of test_jail.c: a real guest's life in the jail (boot, disk by descriptor, device state by descriptor) meets no
- * call that ends it. Needs TEST_TEMPLATE (a template's folder): its kernel and initramfs are started with a disk
+/* Case J27 of test_jail.c: a real guest's life in the jail (boot, disk by descriptor, device state by descriptor) meets
+ * no call that ends it. Needs TEST_TEMPLATE (a template's folder): its kernel and initramfs are started with a disk
  * that is blank, so the guest may give up on it. */
 
 /* A QMP command with a descriptor. */
@@ -10,8 +10,8 @@ static void qmp_fd(FILE *in, const char *command, int fd, char *ret, size_t size
         char space[CMSG_SPACE(sizeof(int))];
     } control = {0};
     struct iovec iov = {(char *)command, strlen(command)};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
-                         .msg_controllen = sizeof(control.space)};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof(control.space)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;
@@ -65,20 +65,22 @@ static void disk_attach(FILE *in, FILE *out, const char *qemu)
 {
     char command[1024], line[8192], disk[128];
     snprintf(disk, sizeof(disk), "%s/disk.qcow2", rig.folder);
-    snprintf(command, sizeof(command), "%.*s/qemu-img create -q -f qcow2 %s 256M", (int)(strrchr(qemu, '/') - qemu), qemu,
-             disk);
+    snprintf(command, sizeof(command), "%.*s/qemu-img create -q -f qcow2 %s 256M", (int)(strrchr(qemu, '/') - qemu),
+             qemu, disk);
     bool qcow2 = system(command) == 0;
     int fd = open(disk, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
     CHECK(fd >= 0 && (qcow2 || ftruncate(fd, 256 * (off_t)MIB) == 0), "disk");
     qmp_fd(in, "{\"execute\":\"add-fd\",\"arguments\":{\"fdset-id\":9}}\n", fd, line, sizeof(line));
     close(fd);
-    snprintf(command, sizeof(command),
-             "{\"execute\":\"blockdev-add\",\"arguments\":{\"driver\":\"%s\",\"node-name\":\"real\",\"discard\":\"unmap\","
-             "\"file\":{\"driver\":\"file\",\"filename\":\"/dev/fdset/9\",\"discard\":\"unmap\"}}}",
-             qcow2 ? "qcow2" : "raw");
+    snprintf(
+        command, sizeof(command),
+        "{\"execute\":\"blockdev-add\",\"arguments\":{\"driver\":\"%s\",\"node-name\":\"real\",\"discard\":\"unmap\","
+        "\"file\":{\"driver\":\"file\",\"filename\":\"/dev/fdset/9\",\"discard\":\"unmap\"}}}",
+        qcow2 ? "qcow2" : "raw");
     qmp(in, out, command, line, sizeof(line));
     qmp(in, out,
-        "{\"execute\":\"blockdev-reopen\",\"arguments\":{\"options\":[{\"driver\":\"raw\",\"node-name\":\"d0\",\"file\":\"real\"}]}}",
+        "{\"execute\":\"blockdev-reopen\",\"arguments\":{\"options\":[{\"driver\":\"raw\",\"node-name\":\"d0\","
+        "\"file\":\"real\"}]}}",
         line, sizeof(line));
 }
 
@@ -86,7 +88,7 @@ static void j27(void)
 {
     const char *template = getenv("TEST_TEMPLATE");
     if (!template) {
-        printf("# skipped: TEST_TEMPLATE is not set\n");
+        printf("skip: TEST_TEMPLATE is not set\n");
         exit(SKIP);
     }
     char kernel[512], initrd[512];
@@ -104,7 +106,8 @@ static void j27(void)
     qmp(in, out, "{\"execute\":\"cont\"}", line, sizeof(line));
     for (int i = 0; i < 8; i++) {
         poll(NULL, 0, 1000);
-        qmp(in, out, "{\"execute\":\"ringbuf-read\",\"arguments\":{\"device\":\"console\",\"size\":65536}}", line, sizeof(line));
+        qmp(in, out, "{\"execute\":\"ringbuf-read\",\"arguments\":{\"device\":\"console\",\"size\":65536}}", line,
+            sizeof(line));
         if (strlen(line) > 20)
             printf("#   console: %.300s\n", line);
     }
