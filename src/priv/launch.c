@@ -456,7 +456,9 @@ int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const
     bool fits = qemu_argv_compose(m, &o, plan) && environment_add(l, plan);
     struct cgroup_limits limits = {
         .memory_bytes = ((uint64_t)m->mem_mib + l->overhead_mib) * MIB,
-        .cpu_percent = m->vcpus * l->cpu_percent,
+        /* One core more for QEMU's own thread, which serves disk and ports: without it a busy guest would be stopped for
+         * the rest of each period by its own output. */
+        .cpu_percent = m->vcpus * l->cpu_percent + 100,
         .pids = l->pids_max,
     };
     int r = fits ? plan_start(l, m->slot, plan, &limits, fds, fd_count, ret, f)
