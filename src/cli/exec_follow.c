@@ -2,8 +2,8 @@
  *
  * Theory of operation: three transfers at most run on one multi handle: `stream`, the events; `input`, one piece of
  * standard input at a time, begun only after the stream has been answered, for that is when the exec has started; and
- * `notice`, one signal at a time. The stream is begun again with the id of its last event whenever it ends without `exit`
- * and was not refused. Bytes are written out before the id moves on, so that nothing is lost or shown twice. */
+ * `notice`, one signal at a time. The stream is begun again with the id of its last event whenever it ends without
+ * `exit` and was not refused. Bytes are written out before the id moves on, so that nothing is lost or shown twice. */
 #include "cli/exec.h"
 
 #include <errno.h>
@@ -164,9 +164,12 @@ static int read_input(struct follow *w, struct err *e)
         return 0;
     w->input_over = n <= 0;
     free(w->input_path);
-    w->input_path = xasprintf("/v1/sandboxes/%s/execs/%s/stdin%s", w->f->sandbox, w->f->exec, n <= 0 ? "?eof=true" : "");
-    w->input = (struct transfer){
-        .method = "POST", .path = w->input_path, .data = n > 0 ? w->input_data : NULL, .data_len = n > 0 ? (size_t)n : 0};
+    w->input_path =
+        xasprintf("/v1/sandboxes/%s/execs/%s/stdin%s", w->f->sandbox, w->f->exec, n <= 0 ? "?eof=true" : "");
+    w->input = (struct transfer){.method = "POST",
+                                 .path = w->input_path,
+                                 .data = n > 0 ? w->input_data : NULL,
+                                 .data_len = n > 0 ? (size_t)n : 0};
     w->input_on = true;
     return api_start(w->f->api, &w->input, e);
 }

@@ -9,7 +9,7 @@
 const char *color_on(enum color c, bool enabled)
 {
     static const char *const codes[] = {
-        [COLOR_NONE] = "",          [COLOR_GOOD] = "\033[32m", [COLOR_BAD] = "\033[31m",
+        [COLOR_NONE] = "",         [COLOR_GOOD] = "\033[32m", [COLOR_BAD] = "\033[31m",
         [COLOR_WARN] = "\033[33m", [COLOR_DIM] = "\033[2m",   [COLOR_BOLD] = "\033[1m",
     };
     return enabled ? codes[c] : "";
