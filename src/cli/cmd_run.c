@@ -96,8 +96,10 @@ static int run_once(struct cli *cli, const struct create_options *create, const 
     }
     lease_done(&lease);
     struct err why = {0};
-    if (id[0] && !keep && sandbox_change(cli, api, "DELETE", id, "", false, NULL, &why) < 0 && why.code != ERR_GONE)
-        say(cli, "space: the sandbox %s is left: %s", id, why.text);
+    if (id[0] && !keep && sandbox_change(cli, api, "DELETE", id, "", false, NULL, &why) < 0 && why.code != ERR_GONE) {
+        _cleanup_free_ char *text = escaped(why.text);
+        say(cli, "space: the sandbox %s is left: %s", id, text);
+    }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return r;
 }

@@ -184,8 +184,10 @@ static void input_ended(struct follow *w)
         return;
     /* A command that ends, or closes its input, while more is on its way is nothing to speak of. */
     w->input_over = true;
-    if (r != ERR_STATE && r != ERR_GONE && r != ERR_NOT_FOUND)
-        say(w->f->cli, "space: standard input is cut off: %s", why.text);
+    if (r != ERR_STATE && r != ERR_GONE && r != ERR_NOT_FOUND) {
+        _cleanup_free_ char *text = escaped(why.text);
+        say(w->f->cli, "space: standard input is cut off: %s", text);
+    }
 }
 
 static int send_signal(struct follow *w, int number, struct err *e)

@@ -168,7 +168,9 @@ char *format_since(const char *rfc3339, int64_t now_ms, char ret[24])
 
 void print_json(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    /* Escapes of JSON cover what could act on a terminal, once nothing beyond ASCII is left. */
+    size_t ascii = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | ascii);
     putchar('\n');
 }
 
