@@ -104,9 +104,9 @@ static void print_template(const struct cli *cli, const json_t *t)
     {
         const char *accelerator = json_text(c, "accelerator"), *qemu = json_text(c, "qemu_version");
         _cleanup_free_ char *text =
-            xasprintf("%lld vCPU, %lld MiB memory, %lld MiB disk, %s, QEMU %s", (long long)json_number(c, "shape.vcpus"),
-                      (long long)json_number(c, "shape.memory_mib"), (long long)json_number(c, "shape.disk_mib"),
-                      accelerator ? accelerator : "?", qemu ? qemu : "?");
+            xasprintf("%lld vCPU, %lld MiB memory, %lld MiB disk, %s, QEMU %s",
+                      (long long)json_number(c, "shape.vcpus"), (long long)json_number(c, "shape.memory_mib"),
+                      (long long)json_number(c, "shape.disk_mib"), accelerator ? accelerator : "?", qemu ? qemu : "?");
         const char *const line[][2] = {{"ready      ", text}};
         print_pairs(cli, line, 1);
     }
@@ -204,22 +204,48 @@ static const struct opt ls_options[] = {
     {.name = "full", .kind = OPT_FLAG, .offset = offsetof(struct template_args, full), .help = "whole digests"},
 };
 
-const struct command command_template_ls = {
-    .name = "template ls", .summary = "list templates", .synopsis = "", .options = ls_options,
-    .option_count = ARRAY_LEN(ls_options), .args_size = sizeof(struct template_args), .max_args = 0, .run = run_ls};
-const struct command command_template_inspect = {
-    .name = "template inspect", .summary = "show all about a template", .synopsis = "TEMPLATE", .min_args = 1,
-    .max_args = 1, .complete = "template", .run = run_inspect};
-const struct command command_template_tag = {
-    .name = "template tag", .summary = "move a tag to a template", .synopsis = "TEMPLATE TAG", .min_args = 2,
-    .max_args = 2, .complete = "template", .examples = "space template tag 9f86d081884c stable", .run = run_tag};
-const struct command command_template_untag = {
-    .name = "template untag", .summary = "remove a tag", .synopsis = "TAG", .min_args = 1, .max_args = 1,
-    .complete = "template", .run = run_untag};
-const struct command command_template_rm = {
-    .name = "template rm", .summary = "remove templates with their tags", .synopsis = "TEMPLATE…",
-    .text = "One that a sandbox uses is not removed.", .min_args = 1, .max_args = -1, .complete = "template",
-    .run = run_rm};
-const struct command command_template_log = {
-    .name = "template log", .summary = "show the log of a template's build", .synopsis = "TEMPLATE", .min_args = 1,
-    .max_args = 1, .complete = "template", .run = run_log};
+const struct command command_template_ls = {.name = "template ls",
+                                            .summary = "list templates",
+                                            .synopsis = "",
+                                            .options = ls_options,
+                                            .option_count = ARRAY_LEN(ls_options),
+                                            .args_size = sizeof(struct template_args),
+                                            .max_args = 0,
+                                            .run = run_ls};
+const struct command command_template_inspect = {.name = "template inspect",
+                                                 .summary = "show all about a template",
+                                                 .synopsis = "TEMPLATE",
+                                                 .min_args = 1,
+                                                 .max_args = 1,
+                                                 .complete = "template",
+                                                 .run = run_inspect};
+const struct command command_template_tag = {.name = "template tag",
+                                             .summary = "move a tag to a template",
+                                             .synopsis = "TEMPLATE TAG",
+                                             .min_args = 2,
+                                             .max_args = 2,
+                                             .complete = "template",
+                                             .examples = "space template tag 9f86d081884c stable",
+                                             .run = run_tag};
+const struct command command_template_untag = {.name = "template untag",
+                                               .summary = "remove a tag",
+                                               .synopsis = "TAG",
+                                               .min_args = 1,
+                                               .max_args = 1,
+                                               .complete = "template",
+                                               .run = run_untag};
+const struct command command_template_rm = {.name = "template rm",
+                                            .summary = "remove templates with their tags",
+                                            .synopsis = "TEMPLATE…",
+                                            .text = "One that a sandbox uses is not removed.",
+                                            .min_args = 1,
+                                            .max_args = -1,
+                                            .complete = "template",
+                                            .run = run_rm};
+const struct command command_template_log = {.name = "template log",
+                                             .summary = "show the log of a template's build",
+                                             .synopsis = "TEMPLATE",
+                                             .min_args = 1,
+                                             .max_args = 1,
+                                             .complete = "template",
+                                             .run = run_log};
