@@ -135,6 +135,7 @@ static void finish(struct exec *x)
         pipe_close(&x->out[i], !x->tty);
     exec_input_end(x);
     loop_timer_cancel(&x->linger);
+    loop_timer_cancel(&x->gather);
     struct buf b = BUF_MAX(EXEC_EXIT_MAX);
     bool killed = WIFSIGNALED(x->status) && WTERMSIG(x->status) == SIGKILL, oom = false;
     if (killed && !x->timed_out) {
@@ -191,13 +192,45 @@ static void pipe_read(struct exec_pipe *p, size_t most, bool to_end)
         }
         output_log_commit(&x->log, p->kind, (size_t)n);
         most -= (size_t)n;
-        if (n >= LIMIT_READ_CHUNK && !p->grown && !x->tty) {
-            p->grown = true;
-            fcntl(p->fd, F_SETPIPE_SZ, LIMIT_PIPE_BYTES);
-        }
         if ((size_t)n < room && !to_end)
             return;
     }
+}
+
+static void pipe_ready(struct loop_source *source, uint32_t events);
+
+static void gather_fire(struct loop_timer *timer)
+{
+    struct exec *x = container_of(timer, struct exec, gather);
+    for (int i = 0; i < 2; i++) {
+        struct exec_pipe *p = &x->out[i];
+        if (p->fd >= 0 && !p->paused && !p->source.loop)
+            loop_add(x->execs->loop, &p->source, p->fd, EPOLLIN, pipe_ready);
+    }
+}
+
+/* Where much comes, each small write of the process would be an event, a frame and a change of processes of its own.
+ * So its pipes are made larger and left to fill: the delay is a millisecond, and only where there is no end of output
+ * to wait for. */
+static void gather(struct exec *x, size_t bytes)
+{
+    uint64_t now = clock_mono_ms();
+    if (now != x->gather_ms)
+        x->gather_bytes = 0;
+    x->gather_ms = now;
+    x->gather_bytes += bytes;
+    if (x->gather_bytes < LIMIT_GATHER_BYTES || x->ended)
+        return;
+    x->gather_bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        struct exec_pipe *p = &x->out[i];
+        if (p->fd >= 0 && !p->grown && !x->tty) {
+            p->grown = true;
+            fcntl(p->fd, F_SETPIPE_SZ, LIMIT_PIPE_BYTES);
+        }
+        loop_remove(&p->source);
+    }
+    loop_timer_set(x->execs->loop, &x->gather, LIMIT_GATHER_MS, gather_fire);
 }
 
 static void pipe_ready(struct loop_source *source, uint32_t events)
@@ -206,8 +239,10 @@ static void pipe_ready(struct loop_source *source, uint32_t events)
     struct exec *x = p->exec;
     uint64_t before = x->log.end;
     pipe_read(p, LIMIT_READ_ROUND, events & EPOLLHUP);
-    if (x->log.end != before)
+    if (x->log.end != before) {
         readers_wake(x);
+        gather(x, (size_t)(x->log.end - before));
+    }
     maybe_finish(x);
 }
 
@@ -263,6 +298,10 @@ static void main_ended(struct exec *x, int status, const struct rusage *usage)
     x->usage = *usage;
     x->ended_ms = clock_wall_ms();
     loop_timer_cancel(&x->timeout);
+    if (x->gather.loop) {
+        loop_timer_cancel(&x->gather);
+        gather_fire(&x->gather);
+    }
     uint64_t before = x->log.end;
     for (int i = 0; i < 2; i++) /* mostly the end is there already: no need to wait for its event */
         if (x->out[i].fd >= 0 && !x->out[i].paused)
@@ -328,6 +367,7 @@ void exec_delete(struct exec *x)
     TAILQ_REMOVE(&execs->all, x, entry);
     execs->count--;
     loop_timer_cancel(&x->linger);
+    loop_timer_cancel(&x->gather);
     loop_timer_cancel(&x->timeout);
     for (int i = 0; i < 2; i++)
         pipe_close(&x->out[i], false);

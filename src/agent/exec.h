@@ -72,6 +72,9 @@ struct exec {
     size_t reader_count;
     struct output_log log;
     struct loop_timer linger, timeout;
+    struct loop_timer gather; /* armed: much comes, so the pipes are left to fill for a moment */
+    uint64_t gather_ms;       /* the millisecond of the last reading, and what was read in it */
+    size_t gather_bytes;
     int status;
     struct rusage usage;
     int64_t ended_ms;

@@ -78,7 +78,8 @@
 #define AGENT_PATH_HELLO "/v1/hello"           /* GET → HELLO_* */
 #define AGENT_PATH_IDENTITY "/v1/identity"     /* POST IDENTITY_* → IDENTITY_CONFIRM_* */
 /* GET → EXEC_STATE of each. Below it: POST /<id> EXEC_* → 201 EXEC_STARTED_*; GET /<id> → EXEC_STATE_*; DELETE /<id>
- * kills a running group and forgets; GET /<id>/output?from=&follow= → records; POST /<id>/stdin?eof= raw body →
+ * kills a running group and forgets; GET /<id>/output?from=&follow= → records (may be
+ * asked for before the POST of the same id is answered: one round trip less); POST /<id>/stdin?eof= raw body →
  * STDIN_ACCEPTED; POST /<id>/signal?sig=; POST /<id>/resize?rows=&cols= */
 #define AGENT_PATH_EXECS "/v1/execs"
 #define AGENT_SUB_OUTPUT "output"

@@ -444,6 +444,27 @@ static void attach_again(void **state)
     assert_error(client_callf(*state, "GET", AGENT_PATH_EXECS "/x1/output?from=81"), 416, "range_not_satisfiable");
 }
 
+/* Both requests at once, the reader's before the exec's body: one round trip for a whole exec. */
+static void attach_before_the_answer(void **state)
+{
+    struct output o;
+    _cleanup_buf_ struct buf b = BUF_MAX(4096);
+    exec_body(&(struct exec_args){.shell = "echo quick"}, &b);
+    struct reply *made = client_open(*state, "POST", AGENT_PATH_EXECS "/x1", buf_data(&b), b.len);
+    finish(*state, attach(*state, "x1", 0), 0, &o);
+    assert_text(&o.out, "quick\n");
+    output_done(&o);
+    client_wait_closed(*state, made);
+    assert_int_equal(made->status, 201);
+    reply_free(made);
+    made = client_open(*state, "POST", AGENT_PATH_EXECS "/x2", "rubbish", 7);
+    struct reply *r = attach(*state, "x2", 0);
+    client_wait_closed(*state, r);
+    assert_error(r, 404, "not_found");
+    client_wait_closed(*state, made);
+    reply_free(made);
+}
+
 static void without_following(void **state)
 {
     struct output o;
@@ -637,7 +658,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(arguments), CASE(shell_and_kinds), CASE(ended_by_signal), CASE(environment_and_folder), CASE(other_user),
         CASE(what_cannot_start), CASE(plain_script), CASE(input), CASE(input_is_held_back), CASE(terminal),
-        CASE(many_at_once), CASE(attach_again), CASE(without_following), CASE(drops_without_a_reader),
+        CASE(many_at_once), CASE(attach_again), CASE(attach_before_the_answer), CASE(without_following), CASE(drops_without_a_reader),
         CASE(holds_back_for_a_reader), CASE(background_children), CASE(orphans_are_reaped), CASE(times_out),
         CASE(deleting), CASE(the_oldest_finished_make_room), CASE(bench_and_metrics)};
     return cmocka_run_group_tests_name("agent", tests, NULL, NULL);
