@@ -17,6 +17,12 @@
 set -euo pipefail
 umask 077
 
+# Descriptors of whoever called: mmdebstrap hands its own to dash, which knows none above 9.
+for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    if [ "$fd" -gt 2 ] && [ "$fd" != 255 ]; then eval "exec $fd>&-"; fi
+done
+
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
