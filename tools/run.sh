@@ -18,19 +18,19 @@ if ! client template inspect "$template" > /dev/null 2>&1; then
     # The client draws the progress itself.
     client template build "$template" --cache "$cache/template" > /dev/null || fail "the template could not be built"
 fi
-# A machine in the hot pool is what makes the next create quick; right after the start there may be none yet.
-hot_pool() {
+# The first use of a template's shape makes its pool; a machine that waits in it is what makes the next create quick.
+warm_up() {
     local ready
+    client run --template "$template" -- true || return 1
     for _ in $(seq 100); do
         ready=$(client node --json | python3 -c '
 import json, sys
-pools = [p for p in json.load(sys.stdin)["pools"] if p["kind"] == "hot"]
-print(all(p["ready"] >= min(p["target"], 1) for p in pools))')
+print(all(p["ready"] >= min(p["target"], 1) for p in json.load(sys.stdin)["pools"] if p["kind"] == "hot"))')
         if [ "$ready" = True ]; then return 0; fi
         sleep 0.2
     done
 }
-step "filling the pool" hot_pool
+step "warming up" warm_up
 
 say "${dim}ready after $(seconds $(($(now_ms) - begin)))${plain}"
 
