@@ -291,6 +291,7 @@ SUITES = [
     Suite("corpus", lambda: meson_tests(BUILD + "-asan", "corpus"), parse_exit, 120, build=BUILD + "-asan"),
     Suite("fuzz", fuzz_targets, parse_exit, 120, build=BUILD + "-fuzz"),
     Suite("vm", lambda: meson_tests(BUILD, "vm"), parse_cmocka, 600, needs=("qemu", "template")),
+    Suite("cli", lambda: node_tests("cli"), parse_tap, 300),
     Suite("e2e", lambda: node_tests("e2e"), parse_tap, 900, needs=("qemu", "template")),
     Suite("fault", lambda: node_tests("fault"), parse_tap, 1200, needs=("qemu", "template")),
 ]

@@ -11,6 +11,8 @@
 #define LIMIT_BODY_WINDOW (256 * 1024)             /* sent unasked into one request: what a stalled stdin can hold */
 #define LIMIT_QUERY_PARAMS 16
 #define LIMIT_REPLY_HEADERS 4
+#define LIMIT_SESSION_YOUNG_MS 1000                /* a session younger than this may belong to a host not yet announced */
+#define LIMIT_SESSION_DOUBT_MS 100
 
 /* Execs. */
 #define LIMIT_OUTPUT_TOTAL (64 * 1024 * 1024)      /* memory of all output logs; an eighth of the RAM if that is less */

@@ -4,9 +4,11 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include "base/clock.h"
 #include "base/str.h"
 
 static void port_lost(struct port *port)
@@ -20,6 +22,32 @@ static void port_lost(struct port *port)
     }
 }
 
+static void doubt_fire(struct loop_timer *timer)
+{
+    struct port *port = container_of(timer, struct port, doubt);
+    struct pollfd poller = {.fd = port->fd};
+    if (poll(&poller, 1, 0) == 1 && (poller.revents & POLLHUP))
+        port_lost(port);
+}
+
+/* The host's side is closed, says the kernel. It learns of closing and opening on another way than the data comes, so
+ * a young session may be that of the next host already, whose opening is yet to be told: then look again later. */
+static void port_closed(struct port *port)
+{
+    if (port->listen_fd >= 0 || clock_mono_ms() - port->born_ms >= LIMIT_SESSION_YOUNG_MS)
+        port_lost(port);
+    else if (!port->doubt.loop)
+        loop_timer_set(port->loop, &port->doubt, LIMIT_SESSION_DOUBT_MS, doubt_fire);
+}
+
+static void port_feed(struct port *port, size_t len)
+{
+    uint64_t before = port->session->sessions;
+    session_feed(port->session, port->in, len);
+    if (port->session->sessions != before)
+        port->born_ms = clock_mono_ms();
+}
+
 static void port_ready(struct loop_source *source, uint32_t events)
 {
     struct port *port = container_of(source, struct port, source);
@@ -28,7 +56,7 @@ static void port_ready(struct loop_source *source, uint32_t events)
     if (events & EPOLLOUT)
         port->full = false;
     if (events & EPOLLHUP)
-        port_lost(port);
+        port_closed(port);
 }
 
 /* Ask for EPOLLOUT while the port is full, and only then: each buffer that the host takes would be an event. */
@@ -53,15 +81,15 @@ static void port_read(struct port *port)
             if (n <= 0) {
                 port->readable = false;
                 if (n == 0 || errno != EAGAIN) {
-                    session_feed(port->session, port->in, len);
-                    port_lost(port);
+                    port_feed(port, len);
+                    port_closed(port);
                     return;
                 }
                 break;
             }
             len += (size_t)n;
         }
-        session_feed(port->session, port->in, len);
+        port_feed(port, len);
         total += len;
     }
 }
@@ -179,6 +207,7 @@ void port_close(struct port *port)
 {
     loop_remove(&port->source);
     loop_remove(&port->listener);
+    loop_timer_cancel(&port->doubt);
     cleanup_close(&port->fd);
     cleanup_close(&port->listen_fd);
     free(port->in);

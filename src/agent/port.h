@@ -15,6 +15,8 @@ struct port {
     struct loop_source listener;
     int fd, listen_fd;
     bool readable, full, asking;
+    uint64_t born_ms; /* when the newest session began */
+    struct loop_timer doubt;
     uint8_t *in;
 };
 

@@ -62,9 +62,10 @@ static int on_frame_send(nghttp2_session *h2, const nghttp2_frame *frame, void *
         s->broken = true;
     if ((frame->hd.type == NGHTTP2_DATA || frame->hd.type == NGHTTP2_HEADERS) &&
         (frame->hd.flags & NGHTTP2_FLAG_END_STREAM)) {
-        /* The answer is complete before the request: the rest of the body is not wanted (RFC 9113 section 8.1). */
+        /* The answer is complete before the request: the rest of the body is not wanted (RFC 9113 section 8.1). A
+         * tunnel is another matter: there it is one direction that ends. */
         const struct request *r = nghttp2_session_get_stream_user_data(h2, frame->hd.stream_id);
-        if (r && !r->body_ended)
+        if (r && !r->body_ended && (r->replying || !r->method || strcmp(r->method, "CONNECT") != 0))
             nghttp2_submit_rst_stream(h2, NGHTTP2_FLAG_NONE, frame->hd.stream_id, NGHTTP2_NO_ERROR);
     }
     return 0;

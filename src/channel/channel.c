@@ -77,8 +77,7 @@ static struct channel_options options_complete(const struct channel_options *o)
     return full;
 }
 
-/* --- time
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- time --------------------------------------------------------------------------------------------------------- */
 
 static uint64_t channel_now(void *arg)
 {
@@ -115,8 +114,7 @@ void channel_hold(struct channel *c, bool hold)
     }
 }
 
-/* --- closing
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- closing ------------------------------------------------------------------------------------------------------ */
 
 static void on_handle_closed(uv_handle_t *handle)
 {
@@ -154,8 +152,7 @@ void channel_close(struct channel *c)
     channel_end(c);
 }
 
-/* --- socket
- * ----------------------------------------------------------------------------------------------------------- */
+/* --- socket ------------------------------------------------------------------------------------------------------- */
 
 static void on_prepare(uv_prepare_t *prepare);
 static void on_poll(uv_poll_t *poll, int status, int events);
@@ -278,8 +275,7 @@ static void on_poll(uv_poll_t *poll, int status, int events)
     channel_settle(c);
 }
 
-/* --- opening
- * ---------------------------------------------------------------------------------------------------------- */
+/* --- opening ------------------------------------------------------------------------------------------------------ */
 
 static const struct h2client_hooks hooks = {.now_ms = channel_now, .random = channel_random, .wake = channel_wake};
 
@@ -335,8 +331,7 @@ int channel_open_path(uv_loop_t *loop, const char *path, const struct channel_op
     return r;
 }
 
-/* --- the rest goes to the session
- * ------------------------------------------------------------------------------------- */
+/* --- the rest goes to the session --------------------------------------------------------------------------------- */
 
 bool channel_ready(const struct channel *c)
 {

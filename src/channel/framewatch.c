@@ -7,8 +7,9 @@
 
 #define CONTROL_BURST 100
 #define CONTROL_RATE 10
-#define RESET_BURST 300
-#define RESET_RATE 50
+#define RESET_BURST 16   /* above one a stream: what is reset was opened by the host */
+#define BREAK_BURST 1000 /* answers that are broken off or never begun */
+#define BREAK_RATE 200
 #define WINDOW_BURST 2000
 #define WINDOW_RATE 200
 #define WINDOW_BYTES 1024 /* so many bytes sent pay for one more WINDOW_UPDATE */
@@ -49,24 +50,26 @@ void framewatch_init(struct framewatch *w, uint32_t frame_max, uint64_t now_ms)
         .frame_max = frame_max,
         .orphan_credit = ORPHAN_SLACK,
         .control = budget_make(CONTROL_BURST, CONTROL_RATE, now_ms),
-        .resets = budget_make(RESET_BURST, RESET_RATE, now_ms),
+        .resets = budget_make(RESET_BURST, 0, now_ms),
+        .breaks = budget_make(BREAK_BURST, BREAK_RATE, now_ms),
         .windows = budget_make(WINDOW_BURST, WINDOW_RATE, now_ms),
         .headers = budget_make(HEADERS_BURST, 0, now_ms),
     };
 }
 
-bool framewatch_control(struct framewatch *w, uint64_t now_ms)
+bool framewatch_broken_off(struct framewatch *w, uint64_t now_ms)
 {
-    return budget_take(&w->control, now_ms);
+    return budget_take(&w->breaks, now_ms);
 }
 
 void framewatch_opened(struct framewatch *w)
 {
     /* Never capped: streams that have been open for long may all be answered at once. */
     w->headers.millitokens += 1000;
+    w->resets.millitokens += 1000;
 }
 
-void framewatch_abandoned(struct framewatch *w, uint32_t bytes)
+void framewatch_abandoned(struct framewatch *w, uint64_t bytes)
 {
     w->orphan_credit += bytes;
 }

@@ -29,7 +29,8 @@ struct framewatch {
     uint64_t orphan_credit; /* DATA bytes for streams that are no more: what may still be under way */
     uint64_t sent_credit;   /* bytes sent that have not yet made a token for a WINDOW_UPDATE */
     struct budget control;  /* SETTINGS, PING, PRIORITY, unknown kinds, DATA without data, padding */
-    struct budget resets;   /* RST_STREAM */
+    struct budget resets;   /* RST_STREAM: one a stream */
+    struct budget breaks;   /* … that ended a stream before its answer was whole */
     struct budget windows;  /* WINDOW_UPDATE */
     struct budget headers;  /* HEADERS: one a stream */
 };
@@ -41,10 +42,10 @@ void framewatch_init(struct framewatch *w, uint32_t frame_max, uint64_t now_ms);
 /* ERR_PROTOCOL when a frame is one too many or of a kind that has no place here. */
 int framewatch_input(struct framewatch *w, const uint8_t *data, size_t len, uint64_t now_ms,
                      framewatch_stream_cb *known, void *arg, struct err *e);
-/* One more token from the control budget; false when it is used up. */
-bool framewatch_control(struct framewatch *w, uint64_t now_ms);
+/* The guest broke off an answer; false when it did that too often. */
+bool framewatch_broken_off(struct framewatch *w, uint64_t now_ms);
 void framewatch_opened(struct framewatch *w);                    /* the host opened a stream */
-void framewatch_abandoned(struct framewatch *w, uint32_t bytes); /* … gave one up, so many bytes may be under way */
+void framewatch_abandoned(struct framewatch *w, uint64_t bytes); /* … gave one up, so many bytes may be under way */
 void framewatch_sent(struct framewatch *w, size_t bytes);        /* … sent DATA */
 
 #endif

@@ -131,6 +131,9 @@ void h2client_leave(struct h2client *s);
 int h2client_break(struct h2client *s, int code, const char *format, ...) ATTR_PRINTF(3, 4);
 void h2client_deadline_lower(struct h2client *s, uint64_t at);
 
+struct channel_stream *h2events_stream(struct h2client *s, int32_t id); /* NULL: none that an owner still has */
+nghttp2_session_callbacks *h2events_callbacks(void);                    /* the caller deletes them */
+
 void stream_finish(struct channel_stream *st, const struct err *e); /* on_end, then gone */
 void stream_reset(struct channel_stream *st); /* tell the guest that it is given up; calls nobody */
 void stream_moved(struct channel_stream *st, size_t bytes);

@@ -6,8 +6,7 @@
 #define MOVED_ENOUGH 1024 /* fewer bytes than this in the idle time are no progress */
 #define REQUEST_HEADERS_MAX 16
 
-/* --- accounts
- * --------------------------------------------------------------------------------------------------------- */
+/* --- accounts ----------------------------------------------------------------------------------------------------- */
 
 /* `len` bytes are no longer with an owner: give the connection's window back what it is owed. */
 static void held_release(struct h2client *s, size_t len)
@@ -47,8 +46,7 @@ void stream_data(struct channel_stream *st, const uint8_t *data, size_t len)
     st->callbacks->on_data(st->arg, data, len);
 }
 
-/* --- ends
- * ------------------------------------------------------------------------------------------------------------- */
+/* --- ends --------------------------------------------------------------------------------------------------------- */
 
 /* Out of the tables and off nghttp2; from here on nobody finds it. */
 static void stream_detach(struct channel_stream *st)
@@ -76,7 +74,8 @@ void stream_reset(struct channel_stream *st)
 {
     struct h2client *s = st->session;
     nghttp2_submit_rst_stream(s->h2, NGHTTP2_FLAG_NONE, st->id, NGHTTP2_CANCEL);
-    framewatch_abandoned(&s->watch, s->options.stream_window);
+    /* A window's worth may be under way, in frames so small that their fixed price is as much again. */
+    framewatch_abandoned(&s->watch, 2 * (uint64_t)s->options.stream_window);
     h2client_wake(s);
 }
 
@@ -104,8 +103,7 @@ void channel_stream_cancel(struct channel_stream *st)
         free(st);
 }
 
-/* --- requests
- * --------------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 
 static bool text_sendable(const char *text)
 {
@@ -297,8 +295,7 @@ int h2client_request(struct h2client *s, const struct channel_request *r,
     return 0;
 }
 
-/* --- what the owner does with a stream
- * -------------------------------------------------------------------------------- */
+/* --- what the owner does with a stream ---------------------------------------------------------------------------- */
 
 static void body_resume(struct channel_stream *st)
 {
@@ -373,8 +370,7 @@ size_t channel_stream_held(const struct channel_stream *st)
     return st->held;
 }
 
-/* --- deadlines
- * -------------------------------------------------------------------------------------------------------- */
+/* --- deadlines ---------------------------------------------------------------------------------------------------- */
 
 /* Whether a byte from the guest, or room for one, is due. */
 static bool guest_owes(const struct channel_stream *st)

@@ -97,10 +97,23 @@ static char *remote_path(const struct copy *c, const char *kind, const char *pat
     return api_path(base, "path", path, "user", c->args->user, "mode", mode, NULL);
 }
 
+/* The last part of a path, inside ret_owned, which is the path without slashes at its end. */
+static const char *last_part(const char *path, char **ret_owned)
+{
+    size_t len = strlen(path);
+    while (len > 1 && path[len - 1] == '/')
+        len--;
+    *ret_owned = xstrndup(path, len);
+    const char *slash = strrchr(*ret_owned, '/');
+    return slash && slash[1] ? slash + 1 : *ret_owned;
+}
+
 /* ret_type "" when there is nothing. */
 static int remote_stat(const struct copy *c, const char *path, char ret_type[16], uint64_t *ret_size, struct err *e)
 {
-    _cleanup_free_ char *url = remote_path(c, "/stat", path, NULL);
+    _cleanup_free_ char *plain = NULL;
+    last_part(path, &plain);
+    _cleanup_free_ char *url = remote_path(c, "/stat", plain, NULL);
     _cleanup_json_ json_t *info = NULL;
     struct err why = {0};
     long status = 0;
@@ -135,16 +148,6 @@ static int move_bytes(struct copy *c, struct transfer *t, struct err *e)
     if (r < 0 || finished < 0)
         *e = why;
     return r < 0 ? r : finished;
-}
-
-static const char *last_part(const char *path, char **ret_owned)
-{
-    size_t len = strlen(path);
-    while (len > 1 && path[len - 1] == '/')
-        len--;
-    *ret_owned = xstrndup(path, len);
-    const char *slash = strrchr(*ret_owned, '/');
-    return slash && slash[1] ? slash + 1 : *ret_owned;
 }
 
 static bool copies_content(const char *path)

@@ -36,8 +36,8 @@ const struct command command_serve = {
     .name = "serve",
     .summary = "start the server, spaced, in the foreground",
     .synopsis = "[SPACED OPTIONS…]",
-    .text = "All arguments go to spaced as they are; \"space serve --dump-config\" and the configuration's reference list\n"
-            "what it takes. It ends with Ctrl-C.",
+    .text = "All arguments go to spaced as they are; \"space serve --config-reference\" lists what it\n"
+            "takes. It ends with Ctrl-C.",
     .examples = "space serve --listen 127.0.0.1:7777\nspace serve --config /etc/space/config",
     .raw_arguments = true,
     .max_args = -1,

@@ -133,6 +133,23 @@ int exec_status(const struct cli *cli, const json_t *result)
     return json_is_integer(code) ? (int)(json_integer_value(code) & 0xff) : EXIT_OWN;
 }
 
+/* Whether the exec has failed for a reason of its own: it could not be started, which the server says to the call that
+ * wanted to start it. Then *ret_result is how it ended. */
+static bool could_not_start(const struct exec_follow *f, json_t **ret_result)
+{
+    _cleanup_free_ char *path = xasprintf("/v1/sandboxes/%s/execs/%s", f->sandbox, f->exec);
+    json_t *exec = NULL;
+    if (api_call(f->api, "GET", path, NULL, &exec, NULL, NULL) < 0)
+        return false;
+    const char *state = json_text(exec, "state");
+    if (!state || !str_eq(state, "failed")) {
+        json_decref(exec);
+        return false;
+    }
+    *ret_result = exec;
+    return true;
+}
+
 int exec_perform(struct exec_follow *f, const struct exec_options *o, const json_t *request, struct err *e)
 {
     char id[ID_SIZE];
@@ -144,6 +161,8 @@ int exec_perform(struct exec_follow *f, const struct exec_options *o, const json
     f->interactive = o->interactive;
     f->forward_signals = true;
     r = o->terminal ? exec_terminal(f, &result, e) : exec_follow(f, &result, e);
+    if (r < 0 && r != ERR_CANCELLED && r != ERR_UNAVAILABLE && could_not_start(f, &result))
+        r = 0;
     if (r == EXEC_PIPE_CLOSED)
         r = EXIT_SIGNAL + SIGPIPE;
     else if (r == 0)

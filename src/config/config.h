@@ -51,6 +51,7 @@ struct config {
     uint32_t pool_blank;
     uint32_t pool_hot;
     uint32_t pool_memory_mib;
+    char *pool_warm_command; /* empty: none */
 
     /* sandboxes */
     uint32_t max_sandboxes;

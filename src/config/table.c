@@ -58,6 +58,9 @@ const struct config_key config_table[] = {
            "Machines kept started with nothing loaded, for each shape of a template in use. 0: none."),
     NUMBER(pool_hot, "2", 0, 256, "Machines kept restored and running, for each shape of a template in use. 0: none."),
     NUMBER(pool_memory_mib, "1024", 0, 1048576, "Memory that the machines of all pools together may take."),
+    TEXT(pool_warm_command, CONFIG_STRING, "python3 -c pass",
+         "Shell line that a machine for the hot pool runs once, so that the first exec finds its programs in memory and, "
+         "under TCG, translated. Empty: none."),
 
     HEADING("Sandboxes"),
     NUMBER(max_sandboxes, "512", 1, 4096, "Most sandboxes at one time in all projects."),

@@ -195,6 +195,7 @@ struct guest_call *call_new(struct guest *g, const struct call_kind *kind, void 
     call->guest = g;
     call->kind = kind;
     call->arg = arg;
+    call->serial = ++g->serial;
     call->body.max = WIRE_MESSAGE_MAX;
     record_reader_init(&call->records);
     TAILQ_INSERT_TAIL(&g->calls, call, link);
@@ -203,8 +204,9 @@ struct guest_call *call_new(struct guest *g, const struct call_kind *kind, void 
 
 static void on_prepare(uv_prepare_t *prepare)
 {
+    struct guest *g = prepare->data;
     uv_prepare_stop(prepare);
-    call_unstarted_flush(prepare->data);
+    call_unstarted_flush(g, g->serial);
 }
 
 static struct guest_call *call_unstarted(struct guest_call *call, const struct err *e)
@@ -219,10 +221,10 @@ static struct guest_call *call_unstarted(struct guest_call *call, const struct e
     return call;
 }
 
-void call_unstarted_flush(struct guest *g)
+void call_unstarted_flush(struct guest *g, uint64_t serial)
 {
     struct guest_call *call;
-    while ((call = TAILQ_FIRST(&g->unstarted))) {
+    while ((call = TAILQ_FIRST(&g->unstarted)) && call->serial <= serial) {
         struct err e = call->failure;
         call_finish(call, &e);
     }

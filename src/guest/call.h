@@ -22,6 +22,7 @@ struct guest {
     void *arg;
     struct call_list calls;     /* under way */
     struct call_list unstarted; /* could not be started: `done` is to come */
+    uint64_t serial;            /* of the newest call */
     struct err closed_why;
 };
 
@@ -43,6 +44,7 @@ struct guest_call {
     const struct call_kind *kind;
     struct channel_stream *stream; /* NULL: not started, or ended */
     void *arg;
+    uint64_t serial;
     bool unstarted;
     bool gone; /* nothing is called any more */
     unsigned depth;
@@ -94,7 +96,8 @@ void call_finish(struct guest_call *call, const struct err *e);
 void call_break(struct guest_call *call, int code, const char *format, ...) ATTR_PRINTF(3, 4);
 void call_enter(struct guest_call *call);
 void call_leave(struct guest_call *call);
-void call_unstarted_flush(struct guest *g);
+/* End the calls that could not start, up to this serial: not those that are made meanwhile. */
+void call_unstarted_flush(struct guest *g, uint64_t serial);
 
 /* Targets: a path, then name=value pairs with percent-encoding. */
 #define TARGET_MAX (16u * 1024)

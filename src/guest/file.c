@@ -154,6 +154,7 @@ struct guest_call *guest_tar_put(struct guest *g, const char *path, const char *
 {
     static const struct call_kind kind = {.success = 200, .drain = put_drain, .finish = tar_put_finish};
     _cleanup_buf_ struct buf target = target_file(AGENT_PATH_TAR, path, user);
+    target_flag(&target, AGENT_QUERY_MAKE_PARENTS, true);
     struct guest_call *call = call_new(g, &kind, arg);
     call->cb.put = *callbacks;
     return put_start(call, &target);

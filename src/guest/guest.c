@@ -48,7 +48,7 @@ static void on_ready(void *arg)
 static void on_prepare_closed(uv_handle_t *handle)
 {
     struct guest *g = handle->data;
-    call_unstarted_flush(g);
+    call_unstarted_flush(g, UINT64_MAX);
     g->callbacks->on_closed(g->arg, &g->closed_why);
     free(g);
 }

@@ -25,7 +25,8 @@ bool rights_drop(const struct jail_plan *plan, struct jail_progress *p);
 /* Load the filter: from here on the process can do little more than report, exit and execute QEMU. */
 bool filter_load(const struct jail_plan *plan, struct jail_progress *p);
 
-/* After each step. A build for tests dies at the step that its program's name ends with; in the product it is nothing. */
+/* After each step. A build for tests dies at the step that its program's name ends with; in the product it is nothing.
+ */
 #ifdef JAIL_TEST_STEPS
 void jail_step(void);
 #else

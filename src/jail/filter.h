@@ -12,8 +12,8 @@ enum filter_profile {
     FILTER_KVM, /* no memory is ever both, or made executable later */
 };
 
-/* Compile the filter that lets execve pass with the path pointer `exec_address` alone. Writes at most `max` instructions.
- * ERR_UNSUPPORTED, ERR_SYSTEM. */
+/* Compile the filter that lets execve pass with the path pointer `exec_address` alone. Writes at most `max`
+ * instructions. ERR_UNSUPPORTED, ERR_SYSTEM. */
 int filter_compile(enum filter_profile profile, uint64_t exec_address, struct sock_filter *ret_program, size_t max,
                    size_t *ret_len, struct err *e);
 

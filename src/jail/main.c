@@ -1,5 +1,6 @@
-/* space-jail: takes a finished plan, builds the box, drops everything, executes QEMU. It is started by space-priv alone,
- * single-threaded, as the first process of its pid namespace, with the descriptors of enum jail_fd and enum qemu_fd.
+/* space-jail: takes a finished plan, builds the box, drops everything, executes QEMU. It is started by space-priv
+ * alone, single-threaded, as the first process of its pid namespace, with the descriptors of enum jail_fd and enum
+ * qemu_fd.
  *
  * It says on the status pipe what it could not do, or that all is done; the exec itself closes the pipe. It must never
  * go on after a step that failed, unless the plan allows exactly that feature to be missing. */

@@ -50,7 +50,7 @@ void claim_finish(struct claim *c, struct node_entry *m, const struct err *e)
 static struct node_entry *machine_choose(struct node *n, struct shape_entry *s, enum claim_source *ret_source)
 {
     static const int rank[] = {
-        [STAGE_HOT] = 5, [STAGE_IDENTIFYING] = 4, [STAGE_BLANK] = 3, [STAGE_RESTORING] = 2, [STAGE_STARTING] = 1,
+        [STAGE_HOT] = 6, [STAGE_WARMING] = 5, [STAGE_IDENTIFYING] = 4, [STAGE_BLANK] = 3, [STAGE_RESTORING] = 2, [STAGE_STARTING] = 1,
         [STAGE_REMOVING] = 0,
     };
     struct node_entry *m, *next, *best = NULL;
@@ -61,7 +61,7 @@ static struct node_entry *machine_choose(struct node *n, struct shape_entry *s, 
             best = m;
     }
     if (best)
-        *ret_source = best->stage == STAGE_HOT ? CLAIM_HOT : best->stage == STAGE_STARTING ? CLAIM_COLD : CLAIM_BLANK;
+        *ret_source = best->stage == STAGE_HOT || best->stage == STAGE_WARMING ? CLAIM_HOT : best->stage == STAGE_STARTING ? CLAIM_COLD : CLAIM_BLANK;
     return best;
 }
 

@@ -60,6 +60,7 @@ enum stage {
     STAGE_BLANK,
     STAGE_RESTORING,  /* device state being read */
     STAGE_IDENTIFYING,
+    STAGE_WARMING,    /* runs pool_warm_command once, so that the path of a first exec is translated and in memory */
     STAGE_HOT,
     STAGE_CLAIMED,
     STAGE_BUILDING,   /* belongs to node_build.c */

@@ -1,6 +1,6 @@
 /* One machine's way from nothing to ready, and its end.
  *
- *     STARTING ─► BLANK ─► RESTORING ─► IDENTIFYING ─► HOT ─► (IDENTIFYING) ─► CLAIMED        any ─► REMOVING
+ *     STARTING ─► BLANK ─► RESTORING ─► IDENTIFYING ─► WARMING ─► HOT ─► (IDENTIFYING) ─► CLAIMED    any ─► REMOVING
  *
  * A machine stops at BLANK or HOT when nobody waits for it; a claim bound to it at any point makes it go on. It is
  * CLAIMED only when its agent has confirmed the identity of the very claim that it is bound to. REMOVING ends when the
@@ -229,6 +229,88 @@ static void identity_send(struct node_entry *m, guest_identity_cb *done)
     wipe(entropy, sizeof(entropy));
 }
 
+/* ---- warming ---- */
+
+#define WARM_ID "warm"
+#define WARM_TIMEOUT_MS 30000
+
+static void on_forgotten(void *arg, const struct err *e)
+{
+    (void)arg;
+    (void)e;
+}
+
+/* What a claim gets must not have it in its list of execs. */
+static void warm_forget(struct node_entry *m)
+{
+    struct guest *g = machine_guest(m->machine);
+    if (g)
+        guest_exec_forget(g, WARM_ID, on_forgotten, NULL);
+}
+
+static void entry_hot(struct node_entry *m)
+{
+    m->stage = STAGE_HOT;
+    store_machine_set_kind(m->node->store, m->pub.id, STORE_MACHINE_HOT, NULL);
+    entry_watch(m);
+    pool_refill_soon(m->node);
+}
+
+static void on_warm_data(void *arg, enum guest_output stream, uint64_t offset, const uint8_t *data, size_t len)
+{
+    struct node_entry *m = arg;
+    (void)stream;
+    (void)offset;
+    (void)data;
+    guest_call_consume(m->call, len);
+}
+
+static void on_warm_exit(void *arg, uint64_t end_offset, const struct guest_exit *x)
+{
+    (void)arg;
+    (void)end_offset;
+    (void)x; /* a command that the template does not have warms nothing and harms nothing */
+}
+
+static void on_warm_done(void *arg, const struct err *e)
+{
+    struct node_entry *m = arg;
+    m->call = NULL;
+    if (e) {
+        entry_lost(m, e->text);
+        return;
+    }
+    warm_forget(m);
+    entry_hot(m);
+}
+
+static const struct guest_output_callbacks warm_output = {
+    .on_data = on_warm_data, .on_exit = on_warm_exit, .done = on_warm_done};
+
+static void on_warm_started(void *arg, const struct guest_exec_started *started, const struct err *e)
+{
+    struct node_entry *m = arg;
+    (void)started;
+    m->call = NULL;
+    if (e) {
+        entry_hot(m);
+        return;
+    }
+    m->call = guest_exec_output(machine_guest(m->machine), WARM_ID, 0, true, &warm_output, m);
+}
+
+static void entry_warm(struct node_entry *m)
+{
+    const char *line = m->node->config->pool_warm_command;
+    if (!line[0]) {
+        entry_hot(m);
+        return;
+    }
+    m->stage = STAGE_WARMING;
+    const struct guest_exec_spec spec = {.shell = line, .timeout_ms = WARM_TIMEOUT_MS};
+    m->call = guest_exec_start(machine_guest(m->machine), WARM_ID, &spec, on_warm_started, m);
+}
+
 static void on_identified(void *arg, const struct guest_confirm *confirm, const struct err *e)
 {
     struct node_entry *m = arg;
@@ -244,12 +326,11 @@ static void on_identified(void *arg, const struct guest_confirm *confirm, const 
         entry_identify(m); /* claimed meanwhile: what was confirmed is the pool's */
         return;
     }
-    entry_watch(m);
     if (!m->claim) {
-        m->stage = STAGE_HOT;
-        store_machine_set_kind(m->node->store, m->pub.id, STORE_MACHINE_HOT, NULL);
+        entry_warm(m);
         return;
     }
+    entry_watch(m);
     m->stage = STAGE_CLAIMED;
     claim_finish(m->claim, m, NULL);
 }
@@ -258,6 +339,12 @@ static void entry_identify(struct node_entry *m)
 {
     struct err e = {0};
     m->stage = STAGE_IDENTIFYING;
+    uv_timer_stop(&m->timer);
+    if (m->call) { /* a heartbeat */
+        guest_call_drop(m->call);
+        m->call = NULL;
+        m->checking = false;
+    }
     identity_take(m);
     if ((m->claim && identity_save(m, &e) < 0) || machine_guest_open(m->machine, &e) < 0) {
         entry_lost(m, e.text);
@@ -323,6 +410,13 @@ static void entry_advance(struct node_entry *m)
         entry_restore(m);
     else if (m->stage == STAGE_HOT && m->claim)
         entry_identify(m);
+    else if (m->stage == STAGE_WARMING && m->claim) {
+        if (m->call)
+            guest_call_drop(m->call);
+        m->call = NULL;
+        warm_forget(m); /* ends it */
+        entry_identify(m);
+    }
 }
 
 struct node_entry *entry_start(struct shape_entry *s, bool hot, struct err *e)

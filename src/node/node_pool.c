@@ -52,7 +52,8 @@ static unsigned in_preparation(struct node *n)
     unsigned count = 0;
     struct node_entry *m, *next;
     HASH_ITER (hh, n->machines, m, next)
-        count += !m->claim && (m->stage == STAGE_STARTING || m->stage == STAGE_RESTORING || m->stage == STAGE_IDENTIFYING);
+        count += !m->claim && (m->stage == STAGE_STARTING || m->stage == STAGE_RESTORING || m->stage == STAGE_IDENTIFYING ||
+                              m->stage == STAGE_WARMING);
     return count;
 }
 

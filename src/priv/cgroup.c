@@ -175,7 +175,8 @@ static bool base_find(struct cgroup_tree *t, uint32_t wanted)
 
 static void tree_add(struct cgroups *c, const char *mount, bool v2, const char *list, uint32_t features)
 {
-    if (c->count >= CGROUP_TREES_MAX || strlen(mount) >= CGROUP_PATH_SIZE || strlen(list) >= sizeof(c->trees[0].controllers))
+    if (c->count >= CGROUP_TREES_MAX || strlen(mount) >= CGROUP_PATH_SIZE ||
+        strlen(list) >= sizeof(c->trees[0].controllers))
         return;
     struct cgroup_tree *t = &c->trees[c->count];
     *t = (struct cgroup_tree){.v2 = v2, .features = features};
@@ -242,6 +243,25 @@ void cgroups_open(struct cgroups *ret)
     mounts_walk(ret, false);
 }
 
+void cgroups_close(const struct cgroups *c)
+{
+    for (size_t i = 0; i < c->count; i++)
+        rmdir(c->trees[i].base);
+}
+
+/* Another platform on this host has ended, and taken the `space` folder with it: make it again. */
+static void base_restore(const struct cgroup_tree *t)
+{
+    if (mkdir(t->base, 0755) < 0 || !t->v2)
+        return;
+    for (size_t i = 0; i < ARRAY_LEN(controllers); i++) {
+        char add[32];
+        snprintf(add, sizeof(add), "+%s", controllers[i].name);
+        if (t->features & controllers[i].feature)
+            value_write(t->base, "cgroup.subtree_control", add);
+    }
+}
+
 static int cpu_write(const struct cgroup_tree *t, const char *folder, uint32_t percent)
 {
     char value[64];
@@ -294,7 +314,12 @@ int cgroup_make(const struct cgroups *c, const char *name, const struct cgroup_l
     size_t made = 0;
     for (; made < c->count && !r; made++) {
         path_name(&c->trees[made], name, ret->path[made]);
-        if (mkdir(ret->path[made], 0755) < 0) {
+        int failed = mkdir(ret->path[made], 0755);
+        if (failed < 0 && errno == ENOENT) {
+            base_restore(&c->trees[made]);
+            failed = mkdir(ret->path[made], 0755);
+        }
+        if (failed < 0) {
             r = -errno;
             ret->path[made][0] = '\0'; /* not ours to remove */
             break;
@@ -344,8 +369,8 @@ int cgroup_cpu_set(const struct cgroups *c, const struct cgroup *g, uint32_t cpu
     return -ENOTSUP;
 }
 
-int cgroup_entry_open(const struct cgroups *c, const struct cgroup *g, int *ret_folder,
-                      int ret_files[CGROUP_TREES_MAX], size_t *ret_count)
+int cgroup_entry_open(const struct cgroups *c, const struct cgroup *g, int *ret_folder, int ret_files[CGROUP_TREES_MAX],
+                      size_t *ret_count)
 {
     int folder = -1;
     size_t count = 0;

@@ -44,6 +44,9 @@ struct cgroup_limits {
 /* Find the hierarchies and make the `space` folders. Never fails: what cannot be had is not in ret->features. */
 void cgroups_open(struct cgroups *ret);
 
+/* Remove the `space` folders, if no machine of any platform on this host is in them. */
+void cgroups_close(const struct cgroups *c);
+
 /* Make the cgroup `name` with its limits. 0 or -errno; -EEXIST: one is left from before. Nothing is left on failure. */
 int cgroup_make(const struct cgroups *c, const char *name, const struct cgroup_limits *limits, struct cgroup *ret);
 
@@ -56,8 +59,8 @@ int cgroup_cpu_set(const struct cgroups *c, const struct cgroup *g, uint32_t cpu
 
 /* Descriptors through which a new process enters: the v2 folder for clone3 (-1: none), and files of v1 that the process
  * itself writes "0" to (no wait for other processes, as a move from outside would need). 0 or -errno. */
-int cgroup_entry_open(const struct cgroups *c, const struct cgroup *g, int *ret_folder,
-                      int ret_files[CGROUP_TREES_MAX], size_t *ret_count);
+int cgroup_entry_open(const struct cgroups *c, const struct cgroup *g, int *ret_folder, int ret_files[CGROUP_TREES_MAX],
+                      size_t *ret_count);
 
 /* Up to `max` pids in it, the number found (each once). */
 size_t cgroup_pids(const struct cgroups *c, const struct cgroup *g, pid_t *ret_pids, size_t max);

@@ -147,8 +147,8 @@ static void prefix_find(const struct launcher *l, char ret_prefix[PATH_MAX])
 }
 
 /* What QEMU is made of. The loader looks in /lib and its subfolder, then in /usr/lib and its subfolder: a QEMU that was
- * unpacked with libraries of its own beside it (PREFIX/bin, PREFIX/lib) finds these in the first place and the host's in
- * the second, without any variable (the loader heeds none here, see ids_set of the jail). */
+ * unpacked with libraries of its own beside it (PREFIX/bin, PREFIX/lib) finds these in the first place and the host's
+ * in the second, without any variable (the loader heeds none here, see ids_set of the jail). */
 static int binds_add(struct launcher *l, struct jail_plan *plan, struct fault *f)
 {
     char prefix[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
@@ -212,7 +212,8 @@ static int plan_prepare(struct launcher *l, bool kvm, struct fault *f)
         return -1;
     size_t len;
     struct err e = {0};
-    int code = filter_compile(kvm ? FILTER_KVM : FILTER_TCG, plan->exec_address, plan->filter, JAIL_FILTER_MAX, &len, &e);
+    int code =
+        filter_compile(kvm ? FILTER_KVM : FILTER_TCG, plan->exec_address, plan->filter, JAIL_FILTER_MAX, &len, &e);
     if (code < 0)
         return fault_set(f, code, JAIL_STAGE_SECCOMP, JAIL_SECCOMP, 0);
     plan->filter_len = (uint32_t)len;
@@ -267,8 +268,8 @@ struct child {
 
 static void child_fail(uint32_t stage, uint32_t feature, int errnum, int status)
 {
-    struct jail_status s = {.magic = JAIL_STATUS_MAGIC, .kind = JAIL_STATUS_FAILED, .stage = stage, .errnum = errnum,
-                            .feature = feature};
+    struct jail_status s = {
+        .magic = JAIL_STATUS_MAGIC, .kind = JAIL_STATUS_FAILED, .stage = stage, .errnum = errnum, .feature = feature};
     if (write(status, &s, sizeof(s)) != sizeof(s))
         _exit(2);
     _exit(1);
@@ -339,8 +340,8 @@ static int plan_fd_make(const struct jail_plan *plan)
 }
 
 /* Make the process. The cgroup is there; `plan_fd` and `status_fd` are what it gets. */
-static int process_make(struct launcher *l, const int *fds, size_t fd_count, int plan_fd,
-                        int status_fd, struct launch *ret, struct fault *f)
+static int process_make(struct launcher *l, const int *fds, size_t fd_count, int plan_fd, int status_fd,
+                        struct launch *ret, struct fault *f)
 {
     struct child c = {.l = l, .procs = -1};
     for (int i = 0; i < JAIL_FD_END; i++)
@@ -362,8 +363,8 @@ static int process_make(struct launcher *l, const int *fds, size_t fd_count, int
     int pidfd = -1;
     uid_t uid = geteuid();
     gid_t gid = getegid();
-    struct clone_args args = {.flags = l->clone_flags | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)&pidfd,
-                              .exit_signal = SIGCHLD};
+    struct clone_args args = {
+        .flags = l->clone_flags | CLONE_PIDFD, .pidfd = (uint64_t)(uintptr_t)&pidfd, .exit_signal = SIGCHLD};
     if (folder >= 0) {
         args.flags |= CLONE_INTO_CGROUP;
         args.cgroup = (uint64_t)folder;
@@ -385,8 +386,8 @@ static int process_make(struct launcher *l, const int *fds, size_t fd_count, int
 }
 
 static int plan_start(struct launcher *l, uint32_t slot, const struct jail_plan *plan,
-                      const struct cgroup_limits *limits, const int *fds, size_t fd_count,
-                      struct launch *ret, struct fault *f)
+                      const struct cgroup_limits *limits, const int *fds, size_t fd_count, struct launch *ret,
+                      struct fault *f)
 {
     *ret = (struct launch){.pid = -1, .pidfd = -1, .status_fd = -1};
     if (l->root && process_uid_exists(plan->uid))

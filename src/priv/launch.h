@@ -63,8 +63,8 @@ int launcher_prepare(struct launcher *l, const struct priv_hello *hello, struct 
 uint32_t launcher_slot_uid(const struct launcher *l, uint32_t slot);
 void launcher_slot_cgroup(const struct launcher *l, uint32_t slot, pid_t pid, struct cgroup *ret);
 
-/* Start a machine with the descriptors of enum qemu_fd from QEMU_FD_QMP on (borrowed). 0, or -1 with the fault; nothing is
- * left then. */
+/* Start a machine with the descriptors of enum qemu_fd from QEMU_FD_QMP on (borrowed). 0, or -1 with the fault; nothing
+ * is left then. */
 int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const int *fds, size_t fd_count,
                    struct launch *ret, struct fault *ret_fault);
 

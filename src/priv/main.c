@@ -1,5 +1,5 @@
-/* space-priv: the one process that keeps root. Started by spaced with its end of a SOCK_SEQPACKET pair; see priv_proto.h
- * for what it does and server.c for how.
+/* space-priv: the one process that keeps root. Started by spaced with its end of a SOCK_SEQPACKET pair; see
+ * priv_proto.h for what it does and server.c for how.
  *
  *   space-priv --fd N --qemu PATH --data FOLDER… --jail PATH [--lock N]
  *
@@ -68,17 +68,17 @@ static int start_refuse(int sock, uint32_t stage)
     ssize_t len = priv_message_receive(sock, &m, fds, &fd_count);
     if (len < 0 || !priv_request_valid(&m, (size_t)len, fd_count) || m.header.type != PRIV_HELLO)
         return len == 0 ? PRIV_EXIT_PEER_GONE : PRIV_EXIT_PROTOCOL;
-    union priv_message a = {
-        .failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED, .tag = m.header.tag},
-                   .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
-                   .errnum = stage == JAIL_STAGE_LOCK ? EBUSY : ENOENT,
-                   .stage = stage}};
+    union priv_message a = {.failed = {.header = {.magic = PRIV_MAGIC, .type = PRIV_FAILED, .tag = m.header.tag},
+                                       .code = stage == JAIL_STAGE_LOCK ? ERR_CONFLICT : ERR_NOT_FOUND,
+                                       .errnum = stage == JAIL_STAGE_LOCK ? EBUSY : ENOENT,
+                                       .stage = stage}};
     priv_message_send(sock, &a, NULL, 0);
     return PRIV_EXIT_START;
 }
 
 int main(int argc, char **argv)
 {
+    static char qemu[PATH_MAX], jail[PATH_MAX], data[QEMU_DATA_MAX][PATH_MAX];
     struct launch_paths paths = {.lock_fd = -1};
     int sock = -1;
     for (int i = 1; i + 1 < argc; i += 2) {
@@ -89,11 +89,11 @@ int main(int argc, char **argv)
         else if (str_eq(name, "--lock"))
             good = fd_parse(value, &paths.lock_fd);
         else if (str_eq(name, "--qemu"))
-            paths.qemu = realpath(value, NULL);
+            paths.qemu = realpath(value, qemu);
         else if (str_eq(name, "--jail"))
-            paths.jail = realpath(value, NULL);
+            paths.jail = realpath(value, jail);
         else if (str_eq(name, "--data") && paths.data_count < QEMU_DATA_MAX)
-            good = (paths.data[paths.data_count++] = realpath(value, NULL)) != NULL;
+            good = (paths.data[paths.data_count] = realpath(value, data[paths.data_count])) && ++paths.data_count;
         else
             return usage();
         if (!good) {

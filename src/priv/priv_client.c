@@ -128,8 +128,8 @@ static struct pending *pending_find(struct priv *p, uint64_t tag)
 {
     struct pending *q;
     TAILQ_FOREACH(q, &p->pending, entry)
-        if (q->tag == tag && !q->queued)
-            return q;
+    if (q->tag == tag && !q->queued)
+        return q;
     return NULL;
 }
 
@@ -284,7 +284,8 @@ static void poll_update(struct priv *p);
 static void send_queued(struct priv *p)
 {
     struct pending *q;
-    TAILQ_FOREACH(q, &p->pending, entry) {
+    TAILQ_FOREACH(q, &p->pending, entry)
+    {
         if (!q->queued)
             continue;
         int r = priv_message_send(p->sock, q->message, q->fds, q->fd_count);
@@ -318,8 +319,10 @@ static void on_poll(uv_poll_t *handle, int status, int events)
         ssize_t len = priv_message_receive(p->sock, &m, fds, &fd_count);
         if (len == -EAGAIN)
             break;
+        if (len == -ECONNRESET) /* it went without reading all requests; its last answers are still to be read */
+            continue;
         struct err e = {0};
-        if (len == 0 || len == -ECONNRESET)
+        if (len == 0)
             err_set(&e, ERR_UNAVAILABLE, "the privileged helper has ended");
         else if (len < 0)
             err_errno(&e, ERR_UNAVAILABLE, (int)-len, "receive from the privileged helper");
@@ -340,8 +343,8 @@ static void poll_update(struct priv *p)
     struct pending *q;
     int events = UV_READABLE;
     TAILQ_FOREACH(q, &p->pending, entry)
-        if (q->queued)
-            events |= UV_WRITABLE;
+    if (q->queued)
+        events |= UV_WRITABLE;
     uv_poll_start(&p->poll, events, on_poll);
 }
 
@@ -364,7 +367,7 @@ static void request_send(struct priv *p, struct pending *q, union priv_message *
     bool first = true;
     struct pending *other;
     TAILQ_FOREACH(other, &p->pending, entry)
-        first &= !other->queued;
+    first &= !other->queued;
     TAILQ_INSERT_TAIL(&p->pending, q, entry);
     p->pending_count++;
     if (p->gone || p->stopped) {
@@ -570,8 +573,8 @@ static int process_start(const struct priv_config *c, int *ret_sock, pid_t *ret_
 int priv_start(uv_loop_t *loop, const struct priv_config *config, struct priv **ret, struct err *e)
 {
     struct priv *p = NEW(struct priv);
-    *p = (struct priv){.sock = -1, .next_tag = 1, .on_exit = config->on_exit, .on_gone = config->on_gone,
-                       .arg = config->arg};
+    *p = (struct priv){
+        .sock = -1, .next_tag = 1, .on_exit = config->on_exit, .on_gone = config->on_gone, .arg = config->arg};
     TAILQ_INIT(&p->pending);
     int r = process_start(config, &p->sock, &p->pid, e);
     r = r < 0 ? r : hello(config, p->sock, &p->info, e);

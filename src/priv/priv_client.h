@@ -1,8 +1,9 @@
 /* The unprivileged side of space-priv: start it, send requests, get answers on the loop.
  *
  * Start it while still root (before the process drops to its own uid); without root the same calls work and give less.
- * Every request has exactly one callback, called from the loop and never from inside the request itself. When space-priv
- * ends, requests that wait are answered with ERR_UNAVAILABLE, then on_gone is called; the machines run on. */
+ * Every request has exactly one callback, called from the loop and never from inside the request itself. When
+ * space-priv ends, requests that wait are answered with ERR_UNAVAILABLE, then on_gone is called; the machines run on.
+ */
 #ifndef SPACE_PRIV_CLIENT_H
 #define SPACE_PRIV_CLIENT_H
 
@@ -21,15 +22,15 @@ struct priv_exit {
 };
 
 struct priv_config {
-    const char *priv_path;    /* the programs; absolute */
+    const char *priv_path; /* the programs; absolute */
     const char *jail_path;
     const char *qemu_path;
-    const char *data_path;    /* QEMU's firmware folder (-L); several with ":" between them */
-    const char *lock_path;    /* a file in the state folder, made if missing: one space-priv at a time; NULL: none */
+    const char *data_path; /* QEMU's firmware folder (-L); several with ":" between them */
+    const char *lock_path; /* a file in the state folder, made if missing: one space-priv at a time; NULL: none */
     uint32_t uid_base;
     uint32_t slots;
-    uint32_t allow_missing;   /* enum jail_feature */
-    uint32_t overhead_mib;    /* 0: default, also for the next two */
+    uint32_t allow_missing; /* enum jail_feature */
+    uint32_t overhead_mib;  /* 0: default, also for the next two */
     uint32_t cpu_percent;
     uint32_t pids_max;
     /* A machine has ended, its cgroup is gone and its slot free. */
@@ -57,8 +58,8 @@ void priv_stop(struct priv *p);
 
 const struct priv_info *priv_info(const struct priv *p);
 
-/* What a machine is; numbers as in struct priv_spawn_request. Descriptors are borrowed: duplicated if the request has to
- * wait, so the caller may close them when the call returns. kernel_fd and initrd_fd are -1 in restore mode. */
+/* What a machine is; numbers as in struct priv_spawn_request. Descriptors are borrowed: duplicated if the request has
+ * to wait, so the caller may close them when the call returns. kernel_fd and initrd_fd are -1 in restore mode. */
 struct priv_spawn {
     uint32_t slot;
     enum priv_accel accel;
@@ -80,7 +81,7 @@ struct priv_spawn {
 /* What a spawn or adopt gave. pidfd is the callback's to close. */
 struct priv_spawn_result {
     struct priv_machine machine;
-    int pidfd;         /* readable when the machine has ended */
+    int pidfd; /* readable when the machine has ended */
     uint32_t features;
     uint32_t missing;
 };

@@ -52,9 +52,8 @@ static bool spawn_valid(const struct priv_spawn_request *m, size_t fd_count)
                                   : m->mode != PRIV_MODE_RESTORE || fd_count != PRIV_SPAWN_FDS_RESTORE)
         return false;
     return m->slot < PRIV_SLOTS_MAX && m->vcpus >= 1 && m->vcpus <= PRIV_VCPUS_MAX && m->mem_mib >= PRIV_MEM_MIB_MIN &&
-           m->mem_mib <= PRIV_MEM_MIB_MAX && m->tb_size_mib <= PRIV_TB_SIZE_MIB_MAX &&
-           m->tsc_khz <= PRIV_TSC_KHZ_MAX && m->reserved == 0 && m->disk_bytes >= 512 &&
-           m->disk_bytes <= PRIV_DISK_BYTES_MAX && m->disk_bytes % 512 == 0;
+           m->mem_mib <= PRIV_MEM_MIB_MAX && m->tb_size_mib <= PRIV_TB_SIZE_MIB_MAX && m->tsc_khz <= PRIV_TSC_KHZ_MAX &&
+           m->reserved == 0 && m->disk_bytes >= 512 && m->disk_bytes <= PRIV_DISK_BYTES_MAX && m->disk_bytes % 512 == 0;
 }
 
 bool priv_request_valid(const union priv_message *m, size_t len, size_t fd_count)
@@ -111,8 +110,8 @@ int priv_message_send(int sock, const union priv_message *m, const int *fds, siz
 
 ssize_t priv_message_receive(int sock, union priv_message *ret_m, int ret_fds[PRIV_FDS_MAX], size_t *ret_fd_count)
 {
-    /* One byte more than the largest message tells a longer one apart; room for more descriptors than are ever right, so
-     * that too many are seen (and closed) and not silently dropped by the kernel. */
+    /* One byte more than the largest message tells a longer one apart; room for more descriptors than are ever right,
+     * so that too many are seen (and closed) and not silently dropped by the kernel. */
     char data[sizeof(*ret_m) + 1];
     union {
         struct cmsghdr align;

@@ -11,7 +11,8 @@
  *   CLEAN                            DONE: nothing runs, cgroup removed      as KILL_STRAY
  *   SET_LIMIT                        DONE                                    slot holds a machine
  *   any but HELLO                    FAILED in place of the answer
- *   (nothing)                        EXITED, tag 0                           a machine of a slot has ended; slot is free
+ *   (nothing)                        EXITED, tag 0                           a machine of a slot has ended; slot is
+ * free
  *
  * space-priv checks every number again. What cannot come from a correct peer (wrong magic, size, type, direction, count
  * or kind of descriptors, a number out of range, HELLO twice, SPAWN into a slot that is in use) makes it close the peer
@@ -50,7 +51,8 @@ enum priv_exit_status {
 };
 
 /* The numbers that QEMU finds its descriptors under. 0 is /dev/null; 1 and 2 are the same as
- * QEMU_FD_CONSOLE. The guest's console is a ring inside QEMU (`ringbuf-read` on "console"). Nothing else is open when QEMU starts. */
+ * QEMU_FD_CONSOLE. The guest's console is a ring inside QEMU (`ringbuf-read` on "console"). Nothing else is open when
+ * QEMU starts. */
 enum qemu_fd {
     QEMU_FD_QMP = 3,     /* listening AF_UNIX stream socket */
     QEMU_FD_AGENT = 4,   /* the same, port space.agent */
@@ -172,10 +174,10 @@ struct priv_exited {
 
 struct priv_failed {
     struct priv_header header;
-    int32_t code;      /* enum err_code */
-    int32_t errnum;    /* 0: none */
-    uint32_t stage;    /* enum jail_stage: what was attempted */
-    uint32_t feature;  /* the enum jail_feature that is missing and not allowed to be; 0: none */
+    int32_t code;     /* enum err_code */
+    int32_t errnum;   /* 0: none */
+    uint32_t stage;   /* enum jail_stage: what was attempted */
+    uint32_t feature; /* the enum jail_feature that is missing and not allowed to be; 0: none */
 };
 
 /* A buffer for any message. */

@@ -15,7 +15,7 @@
 struct qemu_options {
     uint32_t instance; /* uid_base: part of the machine's name */
     uint32_t data_count;
-    bool jailed_root; /* false: no root of its own, host paths are used */
+    bool jailed_root;      /* false: no root of its own, host paths are used */
     const char *qemu_path; /* not jailed_root alone */
     const char *const *data_paths;
 };

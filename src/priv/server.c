@@ -4,12 +4,12 @@
  *     │                └───────FAILED or process gone─────────────────────────────────▲
  *     └───ADOPT──────────────────────────────────────────► RUNNING
  *
- * STARTING ends with SPAWNED or FAILED (after the clean-up), RUNNING with EXITED (after the clean-up): when the peer hears
- * of it the slot is free. The peer knows the states too, so a SPAWN or ADOPT into a slot that is not free is no mistake of
- * timing: it ends the peer. A process is waited for and killed by its pidfd, never by number.
+ * STARTING ends with SPAWNED or FAILED (after the clean-up), RUNNING with EXITED (after the clean-up): when the peer
+ * hears of it the slot is free. The peer knows the states too, so a SPAWN or ADOPT into a slot that is not free is no
+ * mistake of timing: it ends the peer. A process is waited for and killed by its pidfd, never by number.
  *
- * What is not allowed to happen here: reading what a machine or the peer wrote other than fixed structs, waiting for the
- * peer, killing a process that is not known by start time or by the slot's own uid and cgroup. */
+ * What is not allowed to happen here: reading what a machine or the peer wrote other than fixed structs, waiting for
+ * the peer, killing a process that is not known by start time or by the slot's own uid and cgroup. */
 #include "priv/server.h"
 
 #include <errno.h>
@@ -24,11 +24,11 @@
 
 #include "base/clock.h"
 #include "priv/process.h"
+#include "priv/strays.h"
 
 #define START_TIMEOUT_MS 10000
-#define STRAY_TIMEOUT_MS 5000
 #define ENDING_RETRY_MS 2
-#define STRAYS_MAX 256
+#define DRAIN_TIMEOUT_MS 3000
 
 enum slot_state { SLOT_FREE, SLOT_STARTING, SLOT_RUNNING, SLOT_ENDING };
 
@@ -38,6 +38,7 @@ struct slot {
     uint64_t tag;         /* STARTING: of the request */
     uint64_t deadline_ms; /* STARTING */
     bool adopted;         /* not our child: its exit status is not ours to know */
+    bool killed;          /* by request: its end is near */
     bool built;
     bool failed; /* STARTING that did not work: ENDING answers with `fault` */
     struct fault fault;
@@ -145,8 +146,8 @@ static void slot_ended(struct server *s, uint32_t slot)
     if ((t->state != SLOT_STARTING && t->state != SLOT_RUNNING) || poll(&over, 1, 0) != 1)
         return;
     siginfo_t info = {0};
-    t->exited = (struct priv_exited){
-        .machine = {.slot = slot, .pid = t->run.pid, .start_time = t->run.start_time}, .exit_code = -1};
+    t->exited = (struct priv_exited){.machine = {.slot = slot, .pid = t->run.pid, .start_time = t->run.start_time},
+                                     .exit_code = -1};
     if (!t->adopted && waitid(P_PID, (id_t)t->run.pid, &info, WEXITED | WNOHANG) == 0) {
         if (info.si_code == CLD_EXITED)
             t->exited.exit_code = info.si_status;
@@ -194,7 +195,8 @@ static void slot_status(struct server *s, uint32_t slot)
     }
     fd_drop(&t->run.status_fd);
     if (t->built && !t->failed) {
-        /* Killed just before the exec looks the same here: the process is waited for in any case, and EXITED follows. */
+        /* Killed just before the exec looks the same here: the process is waited for in any case, and EXITED follows.
+         */
         t->state = SLOT_RUNNING;
         s->busy--;
         answer_spawned(s, t->tag, slot);
@@ -249,8 +251,8 @@ static bool console_good(int fd)
            !(flags & O_PATH);
 }
 
-/* A memfd of the right size. A template's memory is shared by all its machines: none may be able to write to it, whatever
- * QEMU opens it for. */
+/* A memfd of the right size. A template's memory is shared by all its machines: none may be able to write to it,
+ * whatever QEMU opens it for. */
 static bool memory_good(int fd, const struct priv_spawn_request *m)
 {
     struct stat st;
@@ -274,8 +276,8 @@ static bool spawn_fds_good(const struct priv_spawn_request *m, const int *fds)
     return listening_socket(fds[QEMU_FD_QMP - QEMU_FD_QMP]) && listening_socket(fds[QEMU_FD_AGENT - QEMU_FD_QMP]) &&
            listening_socket(fds[QEMU_FD_EGRESS - QEMU_FD_QMP]) && console_good(fds[QEMU_FD_CONSOLE - QEMU_FD_QMP]) &&
            memory_good(fds[QEMU_FD_MEMORY - QEMU_FD_QMP], m) &&
-           (m->mode == PRIV_MODE_RESTORE || (readable_by_all(fds[QEMU_FD_KERNEL - QEMU_FD_QMP]) &&
-                                             readable_by_all(fds[QEMU_FD_INITRD - QEMU_FD_QMP])));
+           (m->mode == PRIV_MODE_RESTORE ||
+            (readable_by_all(fds[QEMU_FD_KERNEL - QEMU_FD_QMP]) && readable_by_all(fds[QEMU_FD_INITRD - QEMU_FD_QMP])));
 }
 
 static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const int *fds, size_t fd_count)
@@ -289,10 +291,8 @@ static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const
         answer_failed(s, m->header.tag, &f);
         return true;
     }
-    *t = (struct slot){.state = SLOT_STARTING,
-                       .run = run,
-                       .tag = m->header.tag,
-                       .deadline_ms = clock_mono_ms() + START_TIMEOUT_MS};
+    *t = (struct slot){
+        .state = SLOT_STARTING, .run = run, .tag = m->header.tag, .deadline_ms = clock_mono_ms() + START_TIMEOUT_MS};
     s->busy++;
     if (!watch(s, run.status_fd, EVENT_STATUS, m->slot) || !watch(s, run.pidfd, EVENT_PROCESS, m->slot)) {
         slot_fail(t, &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_FORK, .errnum = errno});
@@ -303,19 +303,22 @@ static bool on_spawn(struct server *s, const struct priv_spawn_request *m, const
 
 static bool on_kill(struct server *s, const struct priv_machine_request *m)
 {
-    const struct slot *t = &s->slots[m->machine.slot];
+    struct slot *t = &s->slots[m->machine.slot];
     /* Another or no process there: the one that is meant has ended, and that was told. */
-    if (t->state == SLOT_RUNNING && t->run.pid == m->machine.pid && t->run.start_time == m->machine.start_time &&
-        syscall(SYS_pidfd_send_signal, t->run.pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
-        answer_failed(s, m->header.tag,
-                      &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_SIGNAL, .errnum = errno});
-        return true;
+    if (t->state == SLOT_RUNNING && t->run.pid == m->machine.pid && t->run.start_time == m->machine.start_time) {
+        if (syscall(SYS_pidfd_send_signal, t->run.pidfd, SIGKILL, NULL, 0) < 0 && errno != ESRCH) {
+            answer_failed(s, m->header.tag,
+                          &(struct fault){.code = ERR_SYSTEM, .stage = JAIL_STAGE_SIGNAL, .errnum = errno});
+            return true;
+        }
+        t->killed = true;
     }
     answer_done(s, m->header.tag);
     return true;
 }
 
-/* Is this process the machine of this slot? Asked after its pidfd was opened: the number cannot change its owner since. */
+/* Is this process the machine of this slot? Asked after its pidfd was opened: the number cannot change its owner since.
+ */
 static bool machine_is(const struct server *s, const struct priv_machine *m)
 {
     const struct launcher *l = &s->launcher;
@@ -351,116 +354,22 @@ static bool on_adopt(struct server *s, const struct priv_machine_request *m)
 
 /* ---- what is there, known or not ---- */
 
-struct search {
-    const struct server *server;
-    int64_t only_slot; /* -1: all */
-    size_t count;
-    size_t max;
-    struct priv_machine *found;
-};
-
-static void search_add(struct search *q, uint32_t slot, pid_t pid)
-{
-    for (size_t i = 0; i < q->count; i++)
-        if (q->found[i].slot == slot && (q->found[i].pid == pid || pid == 0))
-            return;
-    struct priv_machine m = {.slot = slot, .pid = pid};
-    if (q->count >= q->max || (pid && !process_start_time(pid, &m.start_time)))
-        return;
-    q->found[q->count++] = m;
-}
-
-static void search_process(void *arg, pid_t pid)
-{
-    struct search *q = (struct search *)arg;
-    const struct launcher *l = &q->server->launcher;
-    uid_t uid;
-    uint32_t slot;
-    if (!process_real_uid(pid, &uid))
-        return;
-    if (l->root) {
-        if (uid <= l->uid_base || uid > l->uid_base + l->slots)
-            return;
-        slot = uid - l->uid_base - 1;
-    } else if (uid != l->own_uid || !process_runs(pid, &l->qemu_file) ||
-               !process_named_slot(pid, l->uid_base, &slot) || slot >= l->slots) {
-        return;
-    }
-    if (q->only_slot < 0 || q->only_slot == slot)
-        search_add(q, slot, pid);
-}
-
-static void search_cgroup(void *arg, const char *name)
-{
-    struct search *q = (struct search *)arg;
-    const struct launcher *l = &q->server->launcher;
-    char *end;
-    unsigned long uid = strtoul(name, &end, 10);
-    if (*end || uid <= l->uid_base || uid > (unsigned long)l->uid_base + l->slots)
-        return;
-    uint32_t slot = (uint32_t)uid - l->uid_base - 1;
-    if (q->only_slot >= 0 && q->only_slot != slot)
-        return;
-    struct cgroup g;
-    launcher_slot_cgroup(l, slot, 0, &g);
-    pid_t pids[64];
-    size_t count = cgroup_pids(&l->cgroups, &g, pids, ARRAY_LEN(pids));
-    for (size_t i = 0; i < count; i++)
-        search_add(q, slot, pids[i]);
-    search_add(q, slot, 0);
-}
-
-static void search_run(struct search *q)
-{
-    process_each(search_process, q);
-    cgroups_each(&q->server->launcher.cgroups, search_cgroup, q);
-}
-
 static bool on_list(const struct server *s, const struct priv_slot_request *m)
 {
-    struct search q = {.server = s, .only_slot = -1, .max = 4 * (size_t)s->launcher.slots};
-    q.found = (struct priv_machine *)xcalloc(q.max, sizeof(*q.found));
-    search_run(&q);
-    size_t sent = 0;
+    size_t max = 4 * (size_t)s->launcher.slots, sent = 0;
+    _cleanup_free_ struct priv_machine *found = (struct priv_machine *)xcalloc(max, sizeof(*found));
+    size_t count = strays_find(&s->launcher, -1, found, max);
     do {
         union priv_message a = {0};
-        size_t n = MIN(q.count - sent, (size_t)PRIV_LIST_BATCH);
+        size_t n = MIN(count - sent, (size_t)PRIV_LIST_BATCH);
         if (n)
-            memcpy(a.listed.machines, q.found + sent, n * sizeof(*q.found));
+            memcpy(a.listed.machines, found + sent, n * sizeof(*found));
         sent += n;
         a.listed.count = (uint32_t)n;
-        a.listed.more = sent < q.count;
+        a.listed.more = sent < count;
         answer(s, &a, PRIV_LISTED, m->header.tag, -1);
-    } while (sent < q.count);
-    free(q.found);
+    } while (sent < count);
     return true;
-}
-
-/* Kill by pidfd what is found in the slot, wait for the end of each. What is found has the slot's uid or cgroup (root), or
- * is a QEMU of this user that carries the slot's name. */
-static bool strays_end(const struct server *s, uint32_t slot)
-{
-    static struct priv_machine found[STRAYS_MAX];
-    uint64_t deadline = clock_mono_ms() + STRAY_TIMEOUT_MS;
-    for (;;) {
-        struct search q = {.server = s, .only_slot = slot, .max = ARRAY_LEN(found), .found = found};
-        search_run(&q);
-        size_t alive = 0;
-        for (size_t i = 0; i < q.count; i++) {
-            _cleanup_close_ int pidfd = found[i].pid ? (int)syscall(SYS_pidfd_open, found[i].pid, 0) : -1;
-            uint64_t start;
-            if (pidfd < 0 || !process_start_time(found[i].pid, &start) || start != found[i].start_time)
-                continue;
-            alive++;
-            syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0);
-            struct pollfd wait = {.fd = pidfd, .events = POLLIN};
-            poll(&wait, 1, 100);
-        }
-        if (!alive)
-            return true;
-        if (clock_mono_ms() >= deadline)
-            return false;
-    }
 }
 
 static bool on_clean(const struct server *s, const struct priv_slot_request *m, bool with_cgroup)
@@ -470,7 +379,7 @@ static bool on_clean(const struct server *s, const struct priv_slot_request *m, 
         answer_failed(s, m->header.tag, &(struct fault){.code = ERR_CONFLICT, .stage = JAIL_STAGE_SLOT_HELD});
         return true;
     }
-    if (!strays_end(s, m->slot)) {
+    if (!strays_end(l, m->slot)) {
         answer_failed(s, m->header.tag,
                       &(struct fault){.code = ERR_TIMEOUT, .stage = JAIL_STAGE_SIGNAL, .errnum = ETIMEDOUT});
         return true;
@@ -497,8 +406,10 @@ static bool on_set_limit(const struct server *s, const struct priv_slot_request 
             answer_done(s, m->header.tag);
             return true;
         }
-        f = (struct fault){.code = r == -ENOTSUP ? ERR_UNSUPPORTED : ERR_SYSTEM, .stage = JAIL_STAGE_LIMIT,
-                           .feature = JAIL_CGROUP_CPU, .errnum = -r};
+        f = (struct fault){.code = r == -ENOTSUP ? ERR_UNSUPPORTED : ERR_SYSTEM,
+                           .stage = JAIL_STAGE_LIMIT,
+                           .feature = JAIL_CGROUP_CPU,
+                           .errnum = -r};
     }
     answer_failed(s, m->header.tag, &f);
     return true;
@@ -575,9 +486,10 @@ static int peer_serve(struct server *s)
     int fds[PRIV_FDS_MAX];
     size_t fd_count = 0;
     ssize_t len = priv_message_receive(s->sock, &m, fds, &fd_count);
-    if (len == 0 || len == -ECONNRESET)
+    if (len == 0)
         return PRIV_EXIT_PEER_GONE;
-    if (len == -EAGAIN)
+    /* A reset says that the peer went without reading all answers; what it sent before is still to be read. */
+    if (len == -EAGAIN || len == -ECONNRESET)
         return -1;
     if (len < 0)
         return len == -EBADMSG ? PRIV_EXIT_PROTOCOL : PRIV_EXIT_SYSTEM;
@@ -588,36 +500,60 @@ static int peer_serve(struct server *s)
     return good ? status : PRIV_EXIT_PROTOCOL;
 }
 
+/* One round of the loop. Returns -1 to go on, else the exit status. */
+static int round_run(struct server *s, int timeout_ms)
+{
+    struct epoll_event events[64];
+    int n = epoll_wait(s->epoll, events, ARRAY_LEN(events), timeout_ms);
+    if (n < 0 && errno != EINTR)
+        return PRIV_EXIT_SYSTEM;
+    for (int i = 0; i < n; i++) {
+        uint32_t slot = (uint32_t)events[i].data.u64;
+        switch ((enum event_kind)(events[i].data.u64 >> 32)) {
+        case EVENT_STATUS:
+            slot_status(s, slot);
+            break;
+        case EVENT_PROCESS:
+            /* What it said before it ended counts. */
+            slot_status(s, slot);
+            slot_ended(s, slot);
+            break;
+        case EVENT_PEER: {
+            int status = peer_serve(s);
+            if (status >= 0)
+                return status;
+            break;
+        }
+        }
+    }
+    slots_tick(s);
+    return -1;
+}
+
+/* Is a machine on its way out: killed by request, or ended and not yet cleared away? */
+static bool ending(const struct server *s)
+{
+    for (uint32_t i = 0; s->slots && i < s->launcher.slots; i++)
+        if (s->slots[i].state == SLOT_ENDING || (s->slots[i].state == SLOT_RUNNING && s->slots[i].killed))
+            return true;
+    return false;
+}
+
 int server_run(int sock, const struct launch_paths *paths)
 {
-    struct server s = {.sock = sock, .launcher.paths = *paths};
+    static struct server s;
+    s = (struct server){.sock = sock, .launcher.paths = *paths};
     s.epoll = epoll_create1(EPOLL_CLOEXEC);
-    if (s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0))
-        return PRIV_EXIT_SYSTEM;
-    for (;;) {
-        struct epoll_event events[64];
-        int n = epoll_wait(s.epoll, events, ARRAY_LEN(events), wait_ms(&s));
-        if (n < 0 && errno != EINTR)
-            return PRIV_EXIT_SYSTEM;
-        for (int i = 0; i < n; i++) {
-            uint32_t slot = (uint32_t)events[i].data.u64;
-            switch ((enum event_kind)(events[i].data.u64 >> 32)) {
-            case EVENT_STATUS:
-                slot_status(&s, slot);
-                break;
-            case EVENT_PROCESS:
-                /* What it said before it ended counts. */
-                slot_status(&s, slot);
-                slot_ended(&s, slot);
-                break;
-            case EVENT_PEER: {
-                int status = peer_serve(&s);
-                if (status >= 0)
-                    return status;
-                break;
-            }
-            }
-        }
-        slots_tick(&s);
-    }
+    int status = s.epoll < 0 || !watch(&s, sock, EVENT_PEER, 0) ? PRIV_EXIT_SYSTEM : -1;
+    while (status < 0)
+        status = round_run(&s, wait_ms(&s));
+    /* The peer does not wait for the machines that it killed last; their cgroups are removed all the same. */
+    epoll_ctl(s.epoll, EPOLL_CTL_DEL, sock, NULL);
+    shutdown(sock, SHUT_RDWR);
+    uint64_t deadline = clock_mono_ms() + DRAIN_TIMEOUT_MS;
+    while (ending(&s) && clock_mono_ms() < deadline && round_run(&s, ENDING_RETRY_MS) < 0)
+        ;
+    cgroups_close(&s.launcher.cgroups);
+    free(s.slots);
+    return status;
 }

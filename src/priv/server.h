@@ -4,8 +4,8 @@
 
 #include "priv/launch.h"
 
-/* Serve the peer on `sock` until it goes away or breaks the protocol. Returns an enum priv_exit_status. Machines that run
- * are left running. */
+/* Serve the peer on `sock` until it goes away or breaks the protocol. Returns an enum priv_exit_status. Machines that
+ * run are left running. */
 int server_run(int sock, const struct launch_paths *paths);
 
 #endif

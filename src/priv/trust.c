@@ -12,7 +12,8 @@ static bool owner_good(const struct stat *st, uid_t owner)
     return st->st_uid == 0 || st->st_uid == owner;
 }
 
-/* A folder that all may write to is fine on the way when it is sticky: what lies in it can be replaced by its owner alone. */
+/* A folder that all may write to is fine on the way when it is sticky: what lies in it can be replaced by its owner
+ * alone. */
 static bool parent_good(const struct stat *st, uid_t owner)
 {
     return owner_good(st, owner) && (!(st->st_mode & (S_IWGRP | S_IWOTH)) || st->st_mode & S_ISVTX);

@@ -1,8 +1,8 @@
 /* Takes QEMU's place inside the jail and tries to get out. Static, no library but libc.
  *
  * It accepts a connection on the QMP socket and answers lines: "ATTEMPT [argument]" → "worked …" when the attempt
- * succeeded, "refused ERRNO …" when it did not; "show fds|root|env|pids|status" → one line of facts. A call that ends the
- * process ends the connection: its exit tells the rest. */
+ * succeeded, "refused ERRNO …" when it did not; "show fds|root|env|pids|status" → one line of facts. A call that ends
+ * the process ends the connection: its exit tells the rest. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -239,7 +239,8 @@ static long try_mknod(const char *arg)
 static long try_map_wx(const char *arg)
 {
     (void)arg;
-    return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1 : 0;
+    return mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) == MAP_FAILED ? -1
+                                                                                                                  : 0;
 }
 static long try_protect_x(const char *arg)
 {
@@ -294,8 +295,8 @@ static long try_send_fds(const char *arg)
         char space[CMSG_SPACE(3 * sizeof(int))];
     } control = {0};
     struct iovec iov = {(char *)"fds\n", 4};
-    struct msghdr msg = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space,
-                         .msg_controllen = sizeof(control.space)};
+    struct msghdr msg = {
+        .msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof(control.space)};
     struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
     c->cmsg_level = SOL_SOCKET;
     c->cmsg_type = SCM_RIGHTS;

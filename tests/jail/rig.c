@@ -57,6 +57,13 @@ static uint32_t uid_base_own(void)
     return 0x60000000u + (uint32_t)(getpid() % 8000) * 32768u;
 }
 
+static char lock_path[64];
+
+static void lock_remove(void)
+{
+    unlink(lock_path);
+}
+
 void rig_folder_make(struct rig *r)
 {
     *r = (struct rig){.sock = -1, .uid_base = uid_base_own()};
@@ -64,6 +71,9 @@ void rig_folder_make(struct rig *r)
     CHECK(mkdtemp(r->folder), "make a folder");
     /* One lock for all of this test's, opened anew each time. */
     snprintf(r->lock, sizeof(r->lock), "/tmp/space-jail-test.%u.lock", r->uid_base);
+    if (!lock_path[0])
+        atexit(lock_remove);
+    memcpy(lock_path, r->lock, sizeof(lock_path));
 }
 
 bool rig_start(struct rig *r, const struct rig_options *o)
@@ -103,11 +113,12 @@ bool rig_start(struct rig *r, const struct rig_options *o)
     close(lock);
     close(pair[1]);
     r->sock = pair[0];
-    union priv_message m = {.hello = {.version = PRIV_VERSION,
-                                      .uid_base = r->uid_base,
-                                      .slots = RIG_SLOTS,
-                                      .pids_max = o->pids_max,
-                                      .allow_missing = o->allow_missing | (rig_rootless ? JAIL_FEATURES_NEED_ROOT : 0)}};
+    union priv_message m = {
+        .hello = {.version = PRIV_VERSION,
+                  .uid_base = r->uid_base,
+                  .slots = RIG_SLOTS,
+                  .pids_max = o->pids_max,
+                  .allow_missing = o->allow_missing | (rig_rootless ? JAIL_FEATURES_NEED_ROOT : 0)}};
     rig_send(r, &m, PRIV_HELLO, NULL, 0);
     int fd;
     if (!rig_expect(r, PRIV_READY, &m, &fd))
@@ -392,7 +403,6 @@ size_t rig_fd_count(void)
     return count;
 }
 
-
 static void left_process(void *arg, pid_t pid)
 {
     const struct rig *r = (const struct rig *)arg;
@@ -416,11 +426,11 @@ static void left_cgroup(void *arg, const char *name)
 
 void rig_nothing_left(const struct rig *r)
 {
-    unlink(r->lock);
     process_each(left_process, (void *)r);
     struct cgroups c;
     cgroups_open(&c);
     cgroups_each(&c, left_cgroup, (void *)r);
+    cgroups_close(&c);
 }
 
 bool rig_proc_field(pid_t pid, const char *file, const char *name, char *ret_text, size_t size)
@@ -445,7 +455,8 @@ bool rig_proc_field(pid_t pid, const char *file, const char *name, char *ret_tex
 void rig_become_user(void)
 {
     if (getuid() == 0)
-        CHECK(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0, "setuid");
+        CHECK(setgroups(0, NULL) == 0 && setresgid(1000, 1000, 1000) == 0 && setresuid(1000, 1000, 1000) == 0,
+              "setuid");
     rig_rootless = true;
     pid_t pid = fork();
     if (pid == 0)
@@ -453,7 +464,7 @@ void rig_become_user(void)
     int status;
     waitpid(pid, &status, 0);
     if (status) {
-        printf("# skipped: an ordinary user cannot make namespaces here\n");
+        printf("skip: an ordinary user cannot make namespaces here\n");
         exit(SKIP);
     }
 }

@@ -11,11 +11,11 @@
 #define SKIP 77
 
 struct rig_options {
-    const char *qemu;         /* NULL: the probe */
-    const char *data;         /* NULL: a folder that is fine */
-    const char *jail;         /* NULL: the real one */
-    uint32_t allow_missing;   /* rootless: added to what needs root */
-    uint32_t uid_base;        /* 0: one of this test's own */
+    const char *qemu;       /* NULL: the probe */
+    const char *data;       /* NULL: a folder that is fine */
+    const char *jail;       /* NULL: the real one */
+    uint32_t allow_missing; /* rootless: added to what needs root */
+    uint32_t uid_base;      /* 0: one of this test's own */
     uint32_t pids_max;
     char *const *environment; /* NULL: empty */
     void (*prepare)(void);    /* in the child before the exec */
@@ -85,8 +85,8 @@ void rig_kill(struct rig *r, struct rig_machine *m);
 /* One line to the probe and its answer. False: it is gone. */
 bool rig_ask(struct rig_machine *m, char *ret_line, size_t size, const char *format, ...) ATTR_PRINTF(4, 5);
 
-/* The attempt must be refused or end the process by SIGSYS (the slot is then spawned again). `must_kill`: refusal is not
- * enough. */
+/* The attempt must be refused or end the process by SIGSYS (the slot is then spawned again). `must_kill`: refusal is
+ * not enough. */
 void rig_refused(struct rig *r, struct rig_machine *m, bool must_kill, const char *format, ...) ATTR_PRINTF(4, 5);
 
 /* Dies if a process, cgroup or mount of this rig is left. */

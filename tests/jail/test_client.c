@@ -1,5 +1,6 @@
 /* The client side of space-priv on a real loop, against the real helper: a life from start to end, errors in words, a
- * helper that is killed, a queue that is longer than the socket takes. "rootless" as second argument: as an ordinary user. */
+ * helper that is killed, a queue that is longer than the socket takes. "rootless" as second argument: as an ordinary
+ * user. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -319,7 +320,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[2], "rootless") == 0) {
         rig_become_user();
     } else if (getuid() != 0) {
-        printf("# skipped: needs root\n");
+        printf("skip: needs root\n");
         return SKIP;
     }
     rig_folder_make(&rig);

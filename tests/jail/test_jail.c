@@ -1,5 +1,6 @@
-/* The jail from the inside: a probe in QEMU's place tries one class of the attack catalogue a case (docs: security). Run
- * with the name of a case, and "rootless" to do it as an ordinary user. Exit status 0, 1, or 77 when it cannot run here. */
+/* The jail from the inside: a probe in QEMU's place tries one class of the attack catalogue a case (docs: security).
+ * Run with the name of a case, and "rootless" to do it as an ordinary user. Exit status 0, 1, or 77 when it cannot run
+ * here. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -57,9 +58,11 @@ static void control(void)
 {
     up();
     char answer[4096];
-    CHECK(rig_ask(&m, answer, sizeof(answer), "open /proc/self/status") && strncmp(answer, "worked", 6) == 0, "%s", answer);
+    CHECK(rig_ask(&m, answer, sizeof(answer), "open /proc/self/status") && strncmp(answer, "worked", 6) == 0, "%s",
+          answer);
     CHECK(rig_ask(&m, answer, sizeof(answer), "open /dev/urandom") && strncmp(answer, "worked", 6) == 0, "%s", answer);
-    CHECK(rig_ask(&m, answer, sizeof(answer), "open /proc/self/fd/7") && strncmp(answer, "worked", 6) == 0, "%s", answer);
+    CHECK(rig_ask(&m, answer, sizeof(answer), "open /proc/self/fd/7") && strncmp(answer, "worked", 6) == 0, "%s",
+          answer);
     CHECK(rig_ask(&m, answer, sizeof(answer), "map_wx") && strncmp(answer, "worked", 6) == 0, "%s", answer);
     uint32_t wanted = JAIL_FEATURES_ALL & ~(rig_rootless ? JAIL_FEATURES_NEED_ROOT : (uint32_t)JAIL_USER_NS);
     CHECK(m.features == wanted, "features %x, not %x", m.features, wanted);
@@ -70,8 +73,8 @@ static void control(void)
 static void j01(void)
 {
     up();
-    static const int families[] = {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK, AF_ALG, AF_BLUETOOTH, AF_UNIX,
-                                   AF_KEY,  AF_XDP,   AF_TIPC,    AF_CAN,    AF_QIPCRTR};
+    static const int families[] = {AF_INET, AF_INET6, AF_NETLINK, AF_PACKET, AF_VSOCK, AF_ALG,    AF_BLUETOOTH,
+                                   AF_UNIX, AF_KEY,   AF_XDP,     AF_TIPC,   AF_CAN,   AF_QIPCRTR};
     for (size_t i = 0; i < ARRAY_LEN(families); i++) {
         REFUSED("socket %d", families[i]);
         REFUSED("socket_raw %d", families[i]);
@@ -125,17 +128,41 @@ static void j05(void)
 {
     up();
     static const char *const paths[] = {
-        "/etc/shadow", "/etc/passwd", "/etc", "/root", "/home", "/sys", "/sys/kernel", "/proc/sys", "/proc/kcore",
-        "/proc/kallsyms", "/proc/sysrq-trigger", "/proc/keys", "/proc/1/root/etc/shadow", "/proc/2", "/proc/version",
-        "/proc/self/root/../etc/shadow", "../../../../etc/shadow", "../../../../../../../../root", "/proc/self/cwd/../etc",
-        "/var/lib/space", "/tmp", "/run", "/dev/shm", "/dev/pts", "/dev/mqueue", "/bin/sh", "/usr/bin", "/proc/cpuinfo",
+        "/etc/shadow",
+        "/etc/passwd",
+        "/etc",
+        "/root",
+        "/home",
+        "/sys",
+        "/sys/kernel",
+        "/proc/sys",
+        "/proc/kcore",
+        "/proc/kallsyms",
+        "/proc/sysrq-trigger",
+        "/proc/keys",
+        "/proc/1/root/etc/shadow",
+        "/proc/2",
+        "/proc/version",
+        "/proc/self/root/../etc/shadow",
+        "../../../../etc/shadow",
+        "../../../../../../../../root",
+        "/proc/self/cwd/../etc",
+        "/var/lib/space",
+        "/tmp",
+        "/run",
+        "/dev/shm",
+        "/dev/pts",
+        "/dev/mqueue",
+        "/bin/sh",
+        "/usr/bin",
+        "/proc/cpuinfo",
     };
     for (size_t i = 0; i < ARRAY_LEN(paths); i++)
         REFUSED("open %s", paths[i]);
     REFUSED("open %s", rig.folder);
     REFUSED("open %s", m.qmp_path);
-    static const char *const places[] = {"/x", "/dev/x", "/qemu/x", "/proc/x", "/usr/lib/x86_64-linux-gnu/x",
-                                         "/qemu/data0/x", "/lib64/x"};
+    static const char *const places[] = {
+        "/x", "/dev/x", "/qemu/x", "/proc/x", "/usr/lib/x86_64-linux-gnu/x", "/qemu/data0/x", "/lib64/x"};
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
         REFUSED("create %s", places[i]);
         REFUSED("mkdir %s", places[i]);
@@ -156,8 +183,8 @@ static void j06(void)
     REFUSED("setgid 0");
     REFUSED("setgroups 0");
     REFUSED("capset");
-    static const char *const flags[] = {"0x10000000", "0x20000", "0x40000000", "0x20000000", "0x8000000",
-                                        "0x4000000",  "0x2000000", "0x80", "0x400", "0"};
+    static const char *const flags[] = {"0x10000000", "0x20000",   "0x40000000", "0x20000000", "0x8000000",
+                                        "0x4000000",  "0x2000000", "0x80",       "0x400",      "0"};
     for (size_t i = 0; i < ARRAY_LEN(flags); i++) {
         REFUSED("unshare %s", flags[i]);
         REFUSED("clone %s", flags[i]);
@@ -219,8 +246,9 @@ static void j10(void)
     static const struct {
         const char *number;
         const char *target;
-    } golden[] = {{"0", "/dev/null"}, {"1", "pipe:"},   {"2", "pipe:"},   {"3", "socket:"}, {"4", "socket:"},
-                  {"5", "socket:"},   {"6", "pipe:"}, {"7", "/memfd:template"}, {"8", "socket:"} /* the connection */,
+    } golden[] = {{"0", "/dev/null"}, {"1", "pipe:"},           {"2", "pipe:"},
+                  {"3", "socket:"},   {"4", "socket:"},         {"5", "socket:"},
+                  {"6", "pipe:"},     {"7", "/memfd:template"}, {"8", "socket:"} /* the connection */,
                   {"9", "socket:"}};
     size_t count = 0;
     for (char *rest, *entry = strtok_r(fds, " ", &rest); entry; entry = strtok_r(NULL, " ", &rest)) {
@@ -260,15 +288,16 @@ static void j12(void)
 {
     up();
     KILLED("mknod /dev/x");
-    static const char *const devices[] = {"mem", "kmem", "port", "vhost-net", "vhost-vsock", "net/tun", "fuse", "kvm",
-                                          "vda", "sda", "loop-control", "loop0", "kmsg", "userfaultfd", "vfio/vfio"};
+    static const char *const devices[] = {"mem",          "kmem",  "port", "vhost-net",   "vhost-vsock",
+                                          "net/tun",      "fuse",  "kvm",  "vda",         "sda",
+                                          "loop-control", "loop0", "kmsg", "userfaultfd", "vfio/vfio"};
     for (size_t i = 0; i < ARRAY_LEN(devices); i++)
         REFUSED("open /dev/%s", devices[i]);
-    KILLED("syscall 323"); /* userfaultfd */
+    KILLED("syscall 323");  /* userfaultfd */
     REFUSED("syscall 425"); /* io_uring_setup */
-    KILLED("syscall 321"); /* bpf */
-    KILLED("syscall 298"); /* perf_event_open */
-    KILLED("syscall 250"); /* keyctl */
+    KILLED("syscall 321");  /* bpf */
+    KILLED("syscall 298");  /* perf_event_open */
+    KILLED("syscall 250");  /* keyctl */
     down();
 }
 
@@ -296,7 +325,8 @@ static void j14(void)
         unsigned uid = rig.uid_base + 6;
         snprintf(wanted, sizeof(wanted), "%u\t%u\t%u\t%u", uid, uid, uid, uid);
         CHECK(strcmp(mine, its) != 0 && strcmp(mine, wanted) == 0, "uids %s, %s", mine, its);
-        CHECK(rig_proc_field(m.machine.pid, "status", "Groups", mine, sizeof(mine)) && mine[0] == '\0', "groups %s", mine);
+        CHECK(rig_proc_field(m.machine.pid, "status", "Groups", mine, sizeof(mine)) && mine[0] == '\0', "groups %s",
+              mine);
         /* Not dumpable: what is in /proc of it belongs to root. */
         struct stat st;
         char path[64];
@@ -345,12 +375,17 @@ static bool threads_confined(pid_t pid, size_t *ret_threads)
 
 static const char *real_qemu(const char **ret_data)
 {
-    const char *qemu = getenv("SPACE_TEST_QEMU"), *data = getenv("SPACE_TEST_QEMU_DATA");
-    *ret_data = data ? data : "/usr/share/qemu";
-    if (!qemu)
+    const char *qemu = getenv("TEST_QEMU"), *data = getenv("TEST_QEMU_DATA");
+    if (!qemu || !*qemu)
         qemu = "/usr/bin/qemu-system-x86_64";
+    /* One that was unpacked has its firmware in PREFIX/share. */
+    static char beside[PATH_MAX];
+    snprintf(beside, sizeof(beside), "%.*s/../share", (int)(strrchr(qemu, '/') - qemu), qemu);
+    char firmware[PATH_MAX + 32];
+    snprintf(firmware, sizeof(firmware), "%s/bios-microvm.bin", beside);
+    *ret_data = data && *data ? data : access(firmware, R_OK) == 0 ? beside : "/usr/share/qemu";
     if (access(qemu, X_OK) < 0) {
-        printf("# skipped: no %s\n", qemu);
+        printf("skip: no %s\n", qemu);
         exit(SKIP);
     }
     return qemu;
@@ -442,7 +477,7 @@ static void j15(void)
 static void j15_kvm(void)
 {
     if (access("/dev/kvm", R_OK | W_OK) < 0) {
-        printf("# skipped: no /dev/kvm\n");
+        printf("skip: no /dev/kvm\n");
         exit(SKIP);
     }
     real_qemu_run(PRIV_ACCEL_KVM);
@@ -688,13 +723,14 @@ static void j24(void)
 static void j25(void)
 {
     if (rig_rootless) {
-        printf("# skipped: without root there are no uids to reuse\n");
+        printf("skip: without root there are no uids to reuse\n");
         exit(SKIP);
     }
     CHECK(rig_start(&rig, &(struct rig_options){0}), "space-priv");
     pid_t squatter = fork();
     if (squatter == 0) {
-        CHECK(setgroups(0, NULL) == 0 && setresuid(rig.uid_base + 6, rig.uid_base + 6, rig.uid_base + 6) == 0, "setuid");
+        CHECK(setgroups(0, NULL) == 0 && setresuid(rig.uid_base + 6, rig.uid_base + 6, rig.uid_base + 6) == 0,
+              "setuid");
         for (;;)
             pause();
     }
@@ -727,10 +763,16 @@ static void j25(void)
 
 static void j29(void)
 {
-    char *hostile[] = {(char *)"PATH=/tmp/evil", (char *)"LD_PRELOAD=/tmp/evil.so", (char *)"LD_LIBRARY_PATH=/tmp/evil",
-                       (char *)"TMPDIR=/tmp/evil", (char *)"HOME=/tmp/evil", (char *)"LC_ALL=xx_XX",
-                       (char *)"QEMU_MODULE_DIR=/tmp/evil", (char *)"GCONV_PATH=/tmp/evil",
-                       (char *)"G_MESSAGES_DEBUG=all", NULL};
+    char *hostile[] = {(char *)"PATH=/tmp/evil",
+                       (char *)"LD_PRELOAD=/tmp/evil.so",
+                       (char *)"LD_LIBRARY_PATH=/tmp/evil",
+                       (char *)"TMPDIR=/tmp/evil",
+                       (char *)"HOME=/tmp/evil",
+                       (char *)"LC_ALL=xx_XX",
+                       (char *)"QEMU_MODULE_DIR=/tmp/evil",
+                       (char *)"GCONV_PATH=/tmp/evil",
+                       (char *)"G_MESSAGES_DEBUG=all",
+                       NULL};
     up_with(&(struct rig_options){.environment = hostile});
     char env[1024];
     shown("env", env, sizeof(env));
@@ -753,7 +795,7 @@ static void must_refuse(const struct rig_options *o, uint32_t stage, const char 
 static void j30(void)
 {
     if (rig_rootless) {
-        printf("# skipped: without root the user may change his own files\n");
+        printf("skip: without root the user may change his own files\n");
         exit(SKIP);
     }
     scratch_make();
@@ -782,7 +824,8 @@ static void j30(void)
     CHECK(chown(data, 0, 0) == 0 && chmod(data, 0777) == 0, "chmod");
     must_refuse(&good, JAIL_STAGE_DATA_FILES, "firmware folder writable for all");
     CHECK(chmod(data, 0755) == 0 && chown(folder, 1000, 1000) == 0, "chown");
-    must_refuse(&(struct rig_options){.qemu = inner, .data = data}, JAIL_STAGE_QEMU_FILE, "folder above QEMU of a user");
+    must_refuse(&(struct rig_options){.qemu = inner, .data = data}, JAIL_STAGE_QEMU_FILE,
+                "folder above QEMU of a user");
     snprintf(inner, sizeof(inner), "%s/bin/jail", scratch);
     copy_file(SPACE_JAIL, inner, 0755);
     must_refuse(&(struct rig_options){.jail = inner}, JAIL_STAGE_JAIL_FILE, "folder above space-jail of a user");
@@ -841,8 +884,8 @@ static void latency(void)
     }
     qsort(jailed, N, sizeof(*jailed), by_value);
     qsort(plain, N, sizeof(*plain), by_value);
-    printf("#   SPAWN to exec p50 %.2f ms, p90 %.2f ms; plain fork, exec, exit and wait p50 %.2f ms\n", (double)jailed[N / 2] / 1e6,
-           (double)jailed[N * 9 / 10] / 1e6, (double)plain[N / 2] / 1e6);
+    printf("#   SPAWN to exec p50 %.2f ms, p90 %.2f ms; plain fork, exec, exit and wait p50 %.2f ms\n",
+           (double)jailed[N / 2] / 1e6, (double)jailed[N * 9 / 10] / 1e6, (double)plain[N / 2] / 1e6);
     /* The best of them tells what it costs where the host is busy with others. */
     CHECK(jailed[N / 10] < plain[N / 10] + 5000000, "more than 5 ms on top of a plain exec");
     CHECK(rig_stop(&rig) == 0, "space-priv");
@@ -853,10 +896,34 @@ static const struct {
     const char *name;
     void (*run)(void);
 } cases[] = {
-    {"control", control}, {"J01", j01}, {"J02", j02}, {"J04", j04}, {"J05", j05}, {"J06", j06}, {"J07", j07},
-    {"J09", j09},         {"J10", j10}, {"J11", j11}, {"J12", j12}, {"J14", j14}, {"J15", j15}, {"J15-kvm", j15_kvm},
-    {"J16", j16},         {"J17", j17}, {"J19", j19}, {"J20", j20}, {"J22", j22}, {"J24", j24}, {"J25", j25},
-    {"J26", j26}, {"J26-user-ns", j26_user_ns}, {"J26-pid-ns", j26_pid_ns},         {"J27", j27}, {"J29", j29}, {"J30", j30}, {"latency", latency},
+    {"control", control},
+    {"J01", j01},
+    {"J02", j02},
+    {"J04", j04},
+    {"J05", j05},
+    {"J06", j06},
+    {"J07", j07},
+    {"J09", j09},
+    {"J10", j10},
+    {"J11", j11},
+    {"J12", j12},
+    {"J14", j14},
+    {"J15", j15},
+    {"J15-kvm", j15_kvm},
+    {"J16", j16},
+    {"J17", j17},
+    {"J19", j19},
+    {"J20", j20},
+    {"J22", j22},
+    {"J24", j24},
+    {"J25", j25},
+    {"J26", j26},
+    {"J26-user-ns", j26_user_ns},
+    {"J26-pid-ns", j26_pid_ns},
+    {"J27", j27},
+    {"J29", j29},
+    {"J30", j30},
+    {"latency", latency},
 };
 
 int main(int argc, char **argv)
@@ -866,7 +933,7 @@ int main(int argc, char **argv)
     if (argc > 2 && strcmp(argv[2], "rootless") == 0) {
         rig_become_user();
     } else if (getuid() != 0) {
-        printf("# skipped: needs root\n");
+        printf("skip: needs root\n");
         return SKIP;
     }
     for (size_t i = 0; i < ARRAY_LEN(cases); i++)

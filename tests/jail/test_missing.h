@@ -58,8 +58,8 @@ static void file_put(const char *path, const char *text)
     close(fd);
 }
 
-/* Limits of namespaces are counted in user namespaces: enter one more, that maps all ids as they are, and allow none of one
- * kind in it. For the rest of this process. */
+/* Limits of namespaces are counted in user namespaces: enter one more, that maps all ids as they are, and allow none of
+ * one kind in it. For the rest of this process. */
 static void none_of(const char *limit)
 {
     int go[2], done[2];
@@ -120,10 +120,13 @@ struct missing_case {
     bool start_only; /* cannot start a machine at all without it */
 };
 
-static const struct missing_case missing_user_ns = {
-    NULL, JAIL_USER_NS,
-    JAIL_PID_NS | JAIL_MOUNT_NS | JAIL_NET_NS | JAIL_IPC_NS | JAIL_UTS_NS | JAIL_EMPTY_ROOT | JAIL_OWN_PROC, false, true,
-    false};
+static const struct missing_case missing_user_ns = {NULL,
+                                                    JAIL_USER_NS,
+                                                    JAIL_PID_NS | JAIL_MOUNT_NS | JAIL_NET_NS | JAIL_IPC_NS |
+                                                        JAIL_UTS_NS | JAIL_EMPTY_ROOT | JAIL_OWN_PROC,
+                                                    false,
+                                                    true,
+                                                    false};
 static const struct missing_case missing_pid_ns = {NULL, JAIL_PID_NS, JAIL_OWN_PROC, true, false, false};
 
 static const struct missing_case missing_cases[] = {
@@ -145,8 +148,9 @@ static void missing_try(const struct missing_case *c)
     bool started = rig_start(&rig, &o);
     printf("#   without %s: %s (%s)\n", title, started ? "started" : "refused",
            started ? "" : jail_feature_title(rig.failed.feature) ?: "?");
-    CHECK(!started && rig.failed.feature == c->feature && rig.failed.code == ERR_UNSUPPORTED, "%s: not refused by name (stage %s, %s)",
-          title, jail_stage_title(rig.failed.stage), strerror(rig.failed.errnum));
+    CHECK(!started && rig.failed.feature == c->feature && rig.failed.code == ERR_UNSUPPORTED,
+          "%s: not refused by name (stage %s, %s)", title, jail_stage_title(rig.failed.stage),
+          strerror(rig.failed.errnum));
     CHECK(rig_wait_exit(&rig) == PRIV_EXIT_START, "exit status");
     rig_stop(&rig);
     rig_nothing_left(&rig);

@@ -22,6 +22,8 @@ struct reply {
     const uint8_t *send;
     size_t send_len;
     bool send_end, waiting; /* END_STREAM after `send`; nothing to send at the moment */
+    bool discard;           /* count the body in `received`, keep nothing of it */
+    uint64_t received;
     bool hold;              /* take no more from the agent: the window is not given back */
     LIST_ENTRY(reply) entry;
 };
@@ -34,7 +36,8 @@ struct client {
     LIST_HEAD(, reply) replies;
 };
 
-/* A running agent and an open session with it; stops it. */
+/* A running agent and an open session with it; stops it. With SPACE_AGENT_SOCKET in the environment the agent there is
+ * used and left running: a guest's port can be tested so. */
 void client_start(struct client *c);
 void client_stop(struct client *c);
 /* The transport alone, and the session on top (prelude, nonce, HTTP/2). */

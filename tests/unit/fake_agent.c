@@ -119,7 +119,7 @@ static ssize_t read_length(nghttp2_session *h2, uint8_t type, int32_t id, int32_
     return frame_max;
 }
 
-void fake_answer(struct fake_request *r, int status, bool end, ...)
+void fake_answer(struct fake_request *r, int status, int end, ...)
 {
     char text[16];
     nghttp2_nv nv[8];

@@ -49,7 +49,7 @@ struct fake_agent {
 void fake_agent_start(struct fake_agent *a, uv_loop_t *loop, int fd);
 void fake_agent_stop(struct fake_agent *a); /* closes the socket now */
 /* Answer with a status, optional headers (name, value, …, NULL) and what is in r->reply; `end`: that is all. */
-void fake_answer(struct fake_request *r, int status, bool end, ...);
+void fake_answer(struct fake_request *r, int status, int end, ...);
 void fake_more(struct fake_request *r); /* r->reply or r->reply_ended changed */
 void fake_reset(struct fake_request *r, uint32_t code);
 void fake_flush(struct fake_agent *a);

@@ -1165,6 +1165,44 @@ static void ending_inside_a_callback_is_safe(void **state)
     }
 }
 
+static unsigned fds_open(void)
+{
+    unsigned n = 0;
+    for (int fd = 0; fd < 256; fd++)
+        n += fcntl(fd, F_GETFD) >= 0;
+    return n;
+}
+
+static void descriptors_sent_along_are_dropped(void **state)
+{
+    (void)state;
+    open_with(answer_hello, true, NULL);
+    guest_hello(w.guest, on_hello, NULL);
+    run_until(done_count == 1);
+    unsigned before = fds_open();
+    union {
+        char space[CMSG_SPACE(sizeof(int))];
+        struct cmsghdr align;
+    } control = {0};
+    for (int i = 0; i < 20; i++) {
+        /* An empty frame of an unknown kind: nine bytes that mean nothing. */
+        struct iovec iov = {.iov_base = (char[]){0, 0, 0, 0x77, 0, 0, 0, 0, 0}, .iov_len = 9};
+        struct msghdr message = {
+            .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control.space)};
+        struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_RIGHTS;
+        head->cmsg_len = CMSG_LEN(sizeof(int));
+        memcpy(CMSG_DATA(head), &(int){STDERR_FILENO}, sizeof(int));
+        assert_int_equal(sendmsg(w.agent.fd, &message, MSG_NOSIGNAL), 9);
+    }
+    guest_hello(w.guest, on_hello, NULL);
+    run_until(done_count == 2);
+    assert_int_equal(done_code, 0);
+    assert_int_equal(fds_open(), before);
+    close_all();
+}
+
 static void more_calls_than_streams_are_refused(void **state)
 {
     (void)state;
@@ -1232,6 +1270,7 @@ int main(void)
         cmocka_unit_test(the_end_of_the_machine_ends_every_call_once),
         cmocka_unit_test(calls_made_while_it_closes_are_done_too),
         cmocka_unit_test(ending_inside_a_callback_is_safe),
+        cmocka_unit_test(descriptors_sent_along_are_dropped),
         cmocka_unit_test(more_calls_than_streams_are_refused),
         cmocka_unit_test(opening_what_is_not_there_fails),
     };

@@ -7,9 +7,9 @@ import os from 'node:os';
 import net from 'node:net';
 import path from 'node:path';
 import { spawn, spawnSync, execFileSync } from 'node:child_process';
-import { Stub } from './stub.mjs';
+import { Stub } from './scripted_server.mjs';
 
-const program = process.env.SPACE_CLI ?? path.resolve('build/src/cli/space');
+const program = path.join(process.env.TEST_BUILD ?? path.resolve('build'), 'src/cli/space');
 const real = process.env.SPACE_TEST_URL;
 const temporary = fs.mkdtempSync(path.join(os.tmpdir(), 'space-cli-'));
 const stub = real ? null : new Stub(path.join(temporary, 'guests'));
