@@ -50,6 +50,8 @@ int err_errno(struct err *e, int code, int errnum, const char *format, ...)
     va_list args;
     if (errnum == ENOSPC || errnum == EDQUOT)
         code = ERR_NO_SPACE;
+    else if (errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM)
+        code = ERR_UNAVAILABLE; /* of the host as a whole, and passing */
     va_start(args, format);
     err_vset(e, code, format, args);
     va_end(args);
