@@ -1,6 +1,7 @@
-/* The agent's session: any bytes from the port, in pieces of any size, with answers of every kind. In the input, each piece
- * begins with its length (one byte; 255 asks for output to be taken instead, 254 for the port to close and open). So
- * that the fuzzer gets past the start of a session, an input that begins with 'H' is preceded by prelude and preface. */
+/* The agent's session: any bytes from the port, in pieces of any size, with answers of every kind. In the input, each
+ * piece begins with its length (one byte; 255 asks for output to be taken instead, 254 for the port to close and open).
+ * So that the fuzzer gets past the start of a session, an input that begins with 'H' is preceded by prelude and
+ * preface. */
 #include "agent/query.h"
 #include "agent/session.h"
 #include "base/str.h"

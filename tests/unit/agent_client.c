@@ -76,8 +76,8 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *arg AT
     return 0;
 }
 
-static ssize_t on_read(nghttp2_session *h2 ATTR_UNUSED, int32_t id ATTR_UNUSED, uint8_t *to, size_t len, uint32_t *flags,
-                       nghttp2_data_source *source, void *arg ATTR_UNUSED)
+static ssize_t on_read(nghttp2_session *h2 ATTR_UNUSED, int32_t id ATTR_UNUSED, uint8_t *to, size_t len,
+                       uint32_t *flags, nghttp2_data_source *source, void *arg ATTR_UNUSED)
 {
     struct reply *r = source->ptr;
     size_t n = MIN(len, r->send_len);
