@@ -104,8 +104,8 @@ CHILD_FUNCTION static bool child_setup(struct child *c)
     c->stage = STAGE_USER;
     if (syscall(SYS_geteuid) == 0) {
         const struct user *u = s->user;
-        if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 || syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
-            syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+        if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
+            syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 || syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
             return false;
     }
     c->stage = STAGE_CWD;
@@ -141,7 +141,7 @@ static int spawn_error(const struct child *c, struct err *e)
     const struct spawn *s = c->s;
     static const struct {
         int errnum, code;
-    } codes[] = {{ENOENT, ERR_NOT_FOUND}, {ENOTDIR, ERR_NOT_FOUND}, {EACCES, ERR_FORBIDDEN}, {EPERM, ERR_FORBIDDEN},
+    } codes[] = {{ENOENT, ERR_NOT_FOUND}, {ENOTDIR, ERR_NOT_FOUND}, {EACCES, ERR_FORBIDDEN},  {EPERM, ERR_FORBIDDEN},
                  {E2BIG, ERR_TOO_LARGE},  {EAGAIN, ERR_LIMIT},      {ENOMEM, ERR_UNAVAILABLE}};
     int code = ERR_INVALID;
     for (size_t i = 0; i < ARRAY_LEN(codes); i++)
