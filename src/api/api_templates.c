@@ -24,7 +24,7 @@ void api_template_list(struct http_request *r, void *arg)
     json_t *items = json_array();
     for (size_t i = 0; i < list.count; i++)
         if (list.items[i]->state == STORE_TEMPLATE_READY)
-            json_array_append_new(items, render_template(api, project_of(r), list.items[i]));
+            json_array_append_new(items, render_template(api, project_of(r), list.items[i], false));
     reply_list(r, items, list.next_cursor);
 }
 
@@ -36,7 +36,7 @@ void api_template_get(struct http_request *r, void *arg)
     if (find(r, api, &t, &e) < 0)
         http_reply_error(r, &e);
     else
-        http_reply_json(r, 200, render_template(api, project_of(r), t));
+        http_reply_json(r, 200, render_template(api, project_of(r), t, true));
 }
 
 /* What changes the platform for everybody needs the operator's key. */
@@ -143,7 +143,7 @@ void api_template_tag_set(struct http_request *r, void *arg)
     if (result < 0)
         http_reply_error(r, &e);
     else
-        http_reply_json(r, 200, render_template(api, project_of(r), t));
+        http_reply_json(r, 200, render_template(api, project_of(r), t, false));
 }
 
 void api_template_tag_delete(struct http_request *r, void *arg)

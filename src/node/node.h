@@ -124,6 +124,15 @@ bool node_template_exists(struct node *n, const char *digest);
 /* Size of the root file system in MiB, 0 when unknown. */
 uint32_t node_template_disk_mib(struct node *n, const char *digest);
 
+/* The shapes of which there is a checkpoint that this node's accelerator and QEMU can use, in no order. At most `max`;
+ * returns how many there are. */
+struct node_template_shape {
+    struct shape shape;
+    enum accelerator accelerator;
+    char qemu_version[32];
+};
+size_t node_template_shapes(struct node *n, const char *digest, struct node_template_shape *ret_shapes, size_t max);
+
 /* ---- state of the node ---- */
 
 struct node_stats {

@@ -281,6 +281,9 @@ static void template_is_imported(void **state)
     assert_int_equal(last.code, 0);
     shape = (struct shape){.vcpus = config.default_vcpus, .mem_mib = config.default_memory_mib,
                            .disk_mib = MAX(config.default_disk_mib, node_template_disk_mib(node, digest))};
+    struct node_template_shape ready[4];
+    assert_int_equal(node_template_shapes(node, digest, ready, ARRAY_LEN(ready)), 1);
+    assert_memory_equal(&ready[0].shape, &shape, sizeof(shape));
     assert_int_equal(entries("templates"), 1);
     assert_int_equal(entries("incoming"), 0);
     assert_int_equal(entries("machines"), 0);
