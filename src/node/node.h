@@ -110,6 +110,10 @@ void node_console(struct node *n, const char *machine_id, node_console_cb cb, vo
 typedef void (*node_progress_cb)(void *arg, const char *step, uint64_t done, uint64_t total);
 typedef void (*node_template_cb)(void *arg, const char *digest, const struct err *e);
 
+/* The name of a folder in `<state>/incoming/`: [a-z0-9][a-z0-9._-]{0,79}. */
+#define NODE_INCOMING_NAME_MAX 80
+bool node_incoming_valid(const char *name);
+
 /* Take `<state>/incoming/<name>` (made by the build script: manifest.json, rootfs.raw, vmlinuz, initramfs.img), check
  * every part against its digest, boot it once with the default shape, warm it up, freeze it, and move it to
  * `<state>/templates/<digest>`. A template that is there already is a success. Nothing is left of one that failed. */

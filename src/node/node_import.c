@@ -159,11 +159,11 @@ static void check_done(uv_work_t *work, int status)
     shape_ensure(s, import_progress, on_shape, i);
 }
 
-static bool incoming_name_valid(const char *name)
+bool node_incoming_valid(const char *name)
 {
     size_t n = strlen(name);
-    return n > 0 && n <= 100 && name[0] != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+    return n > 0 && n <= NODE_INCOMING_NAME_MAX && !strchr("._-", name[0]) &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
 struct early {
@@ -193,7 +193,7 @@ void node_template_import(struct node *n, const char *incoming_name, node_progre
                           void *arg)
 {
     struct err e = {0};
-    if (!incoming_name_valid(incoming_name))
+    if (!node_incoming_valid(incoming_name))
         err_set(&e, ERR_INVALID, "\"%.100s\" is no name of an incoming folder", incoming_name);
     else if (n->stopping || !n->ready)
         err_set(&e, ERR_UNAVAILABLE, "the node is not ready");

@@ -12,9 +12,10 @@ enum store_template_state {
 };
 const char *store_template_state_name(enum store_template_state state);
 
+#define STORE_KIND_MAX 32
 struct store_template {
     char *digest;             /* 1–80 bytes of [a-z0-9:_-] */
-    char *kind;               /* "base" …, 1–32 bytes */
+    char *kind;               /* "base" …, 1 to STORE_KIND_MAX bytes */
     enum store_template_state state;
     char *reason;
     char *manifest_json;      /* ≤ 1 MiB */

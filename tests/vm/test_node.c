@@ -269,6 +269,16 @@ static void remove_machine(void)
 static void template_is_imported(void **state)
 {
     (void)state;
+    char longest[NODE_INCOMING_NAME_MAX + 2];
+    memset(longest, 'a', sizeof(longest));
+    longest[NODE_INCOMING_NAME_MAX + 1] = '\0';
+    assert_false(node_incoming_valid(longest));
+    longest[NODE_INCOMING_NAME_MAX] = '\0';
+    assert_true(node_incoming_valid(longest));
+    assert_true(node_incoming_valid("base-20260131-120000.1_x"));
+    const char *const wrong[] = {"", ".", "..", ".hidden", "-x", "_x", "Upper", "a/b", "a b", "\xc3\xa4"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_false(node_incoming_valid(wrong[i]));
     node_up();
     node_template_import(node, "nothing", on_progress, on_template, NULL);
     run_until_done(1000);
