@@ -62,6 +62,9 @@ struct node_machine {
     uint64_t claim_us;
 };
 
+/* What the configuration's own check cannot know: names of jail features. node_new asks it too. */
+int node_config_check(const struct config *config, struct err *e);
+
 int node_new(uv_loop_t *loop, const struct config *config, struct store *store, const struct node_callbacks *callbacks,
              void *arg, struct node **ret_node, struct err *e);
 
