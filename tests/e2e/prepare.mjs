@@ -1,5 +1,6 @@
 // Make a state folder with the template `base`, once, for all e2e tests: node tests/e2e/prepare.mjs DIR
-// Takes the root file system from SPACE_CACHE when it is there (see tools/template/build-base.sh).
+// Takes the template from TEST_TEMPLATE (a folder as the template build makes it); without it, builds one, with the root
+// file system from SPACE_CACHE when it is there (see tools/template/build-base.sh).
 import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
@@ -12,10 +13,15 @@ if (fs.existsSync(path.join(target, 'space.db'))) {
 }
 const space = await Space.start({ bare: true, config: { pool_hot: 0, pool_blank: 0 } });
 try {
-  const output = execFileSync(path.join(root, 'tools/template/build-base.sh'),
-    ['--state', space.state, ...(process.env.SPACE_CACHE ? ['--cache', process.env.SPACE_CACHE] : [])],
-    { encoding: 'utf8', maxBuffer: 1 << 26 });
-  const folder = /^@result (\S+)$/m.exec(output)[1];
+  let folder = 'base';
+  if (process.env.TEST_TEMPLATE) {
+    execFileSync('cp', ['-r', '--sparse=always', '--reflink=auto', process.env.TEST_TEMPLATE, path.join(space.state, 'incoming', folder)]);
+  } else {
+    const output = execFileSync(path.join(root, 'tools/template/build-base.sh'),
+      ['--state', space.state, ...(process.env.SPACE_CACHE ? ['--cache', process.env.SPACE_CACHE] : [])],
+      { encoding: 'utf8', maxBuffer: 1 << 26 });
+    folder = /^@result (\S+)$/m.exec(output)[1];
+  }
   if (isRoot) execFileSync('chown', ['-R', `${space.uidBase}:${space.uidBase}`, path.join(space.state, 'incoming')]);
   let { operation } = await space.api('POST', '/v1/templates', { incoming: folder, tag: 'base' });
   while (operation.state === 'pending' || operation.state === 'running')

@@ -3,6 +3,7 @@
 //   SPACE_TEST_STATE   the folder that prepare.mjs made (a state folder with the template `base`)
 //   SPACE_BUILD        the build folder (default: build/ of this tree)
 //   SPACE_TEST_LOGS    where logs of daemons are kept (default: a folder under the system's temporary one)
+//   TEST_BUILD, TEST_QEMU, TEST_QEMU_DATA, TEST_TMP: as tools/check.py gives them
 import { spawn, execFileSync } from 'node:child_process';
 import crypto from 'node:crypto';
 import fs from 'node:fs';
@@ -13,7 +14,7 @@ import path from 'node:path';
 import { fileURLToPath } from 'node:url';
 
 export const root = path.resolve(path.dirname(fileURLToPath(import.meta.url)), '../../..');
-export const build = path.resolve(process.env.SPACE_BUILD ?? path.join(root, 'build'));
+export const build = path.resolve(process.env.SPACE_BUILD ?? process.env.TEST_BUILD ?? path.join(root, 'build'));
 export const prepared = process.env.SPACE_TEST_STATE;
 export const isRoot = process.getuid() === 0;
 const logs = process.env.SPACE_TEST_LOGS ?? fs.mkdtempSync(path.join(os.tmpdir(), 'space-logs-'));
@@ -113,7 +114,7 @@ export class Space {
 
   constructor(options) {
     this.options = options;
-    this.state = fs.mkdtempSync(path.join(process.env.SPACE_TEST_TMP ?? os.tmpdir(), 'space-e2e-'));
+    this.state = fs.mkdtempSync(path.join(process.env.SPACE_TEST_TMP ?? process.env.TEST_TMP ?? os.tmpdir(), 'space-e2e-'));
     // A range of uids of its own: every test file is a process of its own, a process may have several daemons.
     this.uidBase = 0x60000000 + (process.pid % 4096) * 65536 + (ranges++ % 16) * 4096;
     this.logPath = path.join(logs, `${path.basename(this.state)}.log`);
@@ -133,8 +134,9 @@ export class Space {
 
   async launch({ wait = true, wrap = [] } = {}) {
     const config = { listen: '127.0.0.1:0', pool_hot: 1, pool_blank: 1, slots: 512, ...this.options.config };
-    if (process.env.SPACE_TEST_QEMU) config.qemu_path ??= process.env.SPACE_TEST_QEMU;
-    if (process.env.SPACE_TEST_QEMU_DATA) config.qemu_data ??= process.env.SPACE_TEST_QEMU_DATA;
+    const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
+    if (qemu) config.qemu_path ??= qemu;
+    if (data) config.qemu_data ??= data;
     if (isRoot) config.uid_base ??= this.uidBase;
     fs.rmSync(path.join(this.state, 'url'), { force: true });
     const out = fs.openSync(this.logPath, 'a');
