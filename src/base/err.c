@@ -27,7 +27,7 @@ static const struct err_info table[] = {
     {ERR_NO_SPACE, "no_space", 507, "No space left", 14, false},
 };
 
-static int err_vset(struct err *e, int code, const char *format, va_list args)
+ATTR_PRINTF(3, 0) static int err_vset(struct err *e, int code, const char *format, va_list args)
 {
     if (e) {
         e->code = code;

@@ -80,19 +80,27 @@ static int run_ls(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv
     return 0;
 }
 
+/* How many there are: a list of hundreds is for --json. */
+static char *packages_text(const json_t *template)
+{
+    size_t count = json_array_size(json_object_get(template, "packages"));
+    return count ? xasprintf("%zu (--json lists them)", count) : NULL;
+}
+
 static void print_template(const struct cli *cli, const json_t *t)
 {
     char size[24], shape[128], memory[24], disk[24];
     snprintf(shape, sizeof(shape), "%lld vCPU, %s memory, %s disk", (long long)json_number(t, "default_shape.vcpus"),
              format_bytes((uint64_t)MAX(json_number(t, "default_shape.memory_mib"), 0) * MIB, memory),
              format_bytes((uint64_t)MAX(json_number(t, "default_shape.disk_mib"), 0) * MIB, disk));
-    _cleanup_free_ char *tags = tags_text(t);
+    _cleanup_free_ char *tags = tags_text(t), *packages = packages_text(t);
     const char *const pairs[][2] = {
         {"digest", json_text(t, "digest")},
         {"tags", *tags ? tags : NULL},
         {"architecture", json_text(t, "architecture")},
         {"kernel", json_text(t, "kernel")},
-        {"agent", json_text(t, "agent_version")},
+        {"agent", json_text(t, "agent_sha256")},
+        {"packages", packages},
         {"default shape", shape},
         {"size", format_bytes((uint64_t)MAX(json_number(t, "size_bytes"), 0), size)},
         {"created", json_text(t, "created_at")},

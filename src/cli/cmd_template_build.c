@@ -220,7 +220,7 @@ static int run_build(struct cli *cli, void *args, int argc ATTR_UNUSED, char **a
     const struct build_args *a = args;
     struct api *api;
     size_t len = strlen(argv[0]);
-    if (len == 0 || len > 63 || strspn(argv[0], "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
+    if (len == 0 || len > 48 || strspn(argv[0], "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
         return err_set(e, ERR_INVALID, "\"%s\" is no name of a build", argv[0]);
     _cleanup_free_ char *script = script_path(argv[0]);
     if (!script)

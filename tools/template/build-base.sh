@@ -51,7 +51,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-if [ -z "$state" ] || ! [[ $name =~ ^[a-z0-9][a-z0-9._-]{0,62}$ ]] || ! [[ $size_mib =~ ^[0-9]{3,5}$ ]]; then usage; fi
+if [ -z "$state" ] || ! [[ $name =~ ^[a-z0-9][a-z0-9._-]{0,47}$ ]] || ! [[ $size_mib =~ ^[0-9]{3,5}$ ]]; then usage; fi
 if [ ! -d "$state" ]; then echo "no state folder $state: start spaced once, or make it" >&2; exit 3; fi
 state=$(cd "$state" && pwd)
 cache=${cache:-$state/cache}
