@@ -27,6 +27,7 @@
 #define LIMIT_DRAINS 256                           /* pipes held open only for background children */
 #define LIMIT_ARG_BYTES (128 * 1024)               /* one argument or variable: the kernel's own maximum */
 #define LIMIT_CHILD_FILES 1024                     /* soft; the hard one is LIMIT_FILES_HARD */
+#define AGENT_NICE (-10) /* what it starts has 0 */
 #define LIMIT_FILES 65536                          /* the agent's own */
 #define LIMIT_FILES_HARD (1024 * 1024)
 
