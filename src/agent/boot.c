@@ -200,6 +200,9 @@ int boot_process(bool is_guest, struct err *e)
         if (fd < 0 || write(fd, "-1000", 5) < 0)
             return err_errno(e, ERR_SYSTEM, errno, "be spared by the out-of-memory killer");
         close(fd);
+        /* However many programs want the processor, the host's questions are answered. Not a real-time class: what
+         * produces output must get its turn while the agent carries it away. */
+        setpriority(PRIO_PROCESS, 0, AGENT_NICE);
     }
     signal(SIGPIPE, SIG_IGN);
     /* SIGCHLD comes through a descriptor; as PID 1 nothing else is wanted, a test wants to be stopped. */

@@ -23,6 +23,8 @@ struct child {
     const struct spawn *s;
     sigset_t signals; /* to restore: empty */
     struct rlimit files;
+    bool raised; /* the agent has a priority above the usual one */
+    struct sched_param scheduling;
     int stage, errnum; /* what failed */
 };
 
@@ -101,6 +103,8 @@ CHILD_FUNCTION static bool child_setup(struct child *c)
         syscall(SYS_close, fd);
     }
     syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &c->files, NULL);
+    if (c->raised)
+        syscall(SYS_sched_setscheduler, 0, SCHED_OTHER | SCHED_RESET_ON_FORK, &c->scheduling);
     c->stage = STAGE_USER;
     if (syscall(SYS_geteuid) == 0) {
         const struct user *u = s->user;
@@ -170,7 +174,9 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, struct err *e)
     }
     if (geteuid() != 0 && s->user->uid != geteuid())
         return err_set(e, ERR_FORBIDDEN, "only root can run a command as \"%s\"", s->user->name);
-    struct child c = {.s = s};
+    /* The child keeps the agent's priority until it is executed, because the agent waits for it; then it gets the usual
+     * one, and so does what it may have started in between. */
+    struct child c = {.s = s, .raised = getpriority(PRIO_PROCESS, 0) < 0};
     getrlimit(RLIMIT_NOFILE, &c.files); /* the agent's own maximum stays, what programs expect goes on top */
     c.files.rlim_cur = MIN(c.files.rlim_max, (rlim_t)LIMIT_CHILD_FILES);
     sigset_t all, before;
@@ -182,6 +188,10 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, struct err *e)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
         return err_errno(e, saved == EAGAIN ? ERR_LIMIT : ERR_UNAVAILABLE, saved, "start a process");
+    if (c.raised && c.errnum == 0) {
+        sched_setscheduler(pid, SCHED_OTHER, &c.scheduling);
+        setpriority(PRIO_PROCESS, (id_t)pid, 0);
+    }
     if (c.errnum != 0) {
         waitpid(pid, NULL, 0);
         return spawn_error(&c, e);
