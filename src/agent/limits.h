@@ -21,24 +21,14 @@
 #define LIMIT_PIPE_BYTES (1024 * 1024) /* of a pipe that proved busy */
 #define LIMIT_GATHER_BYTES (32 * 1024) /* read within a millisecond: output is gathered for LIMIT_GATHER_MS */
 #define LIMIT_GATHER_MS 1
-<<<<<<< HEAD
 #define LIMIT_OUTPUT_RUNS (64 * 1024) /* changes between stdout and stderr that one log remembers */
 #define LIMIT_READERS 16              /* attached to one exec */
 #define LIMIT_LINGER_MS 100           /* for output of background children after the main process ended */
 #define LIMIT_DRAINS 256              /* pipes held open only for background children */
 #define LIMIT_ARG_BYTES (128 * 1024)  /* one argument or variable: the kernel's own maximum */
 #define LIMIT_CHILD_FILES 1024        /* soft; the hard one is LIMIT_FILES_HARD */
+#define AGENT_NICE (-10)              /* what it starts has 0 */
 #define LIMIT_FILES 65536             /* the agent's own */
-=======
-#define LIMIT_OUTPUT_RUNS (64 * 1024)              /* changes between stdout and stderr that one log remembers */
-#define LIMIT_READERS 16                           /* attached to one exec */
-#define LIMIT_LINGER_MS 100                        /* for output of background children after the main process ended */
-#define LIMIT_DRAINS 256                           /* pipes held open only for background children */
-#define LIMIT_ARG_BYTES (128 * 1024)               /* one argument or variable: the kernel's own maximum */
-#define LIMIT_CHILD_FILES 1024                     /* soft; the hard one is LIMIT_FILES_HARD */
-#define AGENT_NICE (-10) /* what it starts has 0 */
-#define LIMIT_FILES 65536                          /* the agent's own */
->>>>>>> part-control
 #define LIMIT_FILES_HARD (1024 * 1024)
 
 /* Users. */
