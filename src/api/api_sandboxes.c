@@ -288,18 +288,16 @@ static void on_console(void *arg, const void *data, size_t len, const struct err
 void api_sandbox_console(struct http_request *r, void *arg)
 {
     struct api *api = arg;
-    char machine[ID_SIZE];
     uint64_t tail = 65536;
     struct err e = {0};
     if (http_query_only(http_request_query(r), (const char *[]){"tail_bytes", NULL}, &e) < 0 ||
-        http_query_u64(http_request_query(r), "tail_bytes", 1, MIB, &tail, &e) < 0 ||
-        sandbox_machine(api->control, project_of(r), http_request_param(r, "sandbox_id"), machine, &e) < 0) {
+        http_query_u64(http_request_query(r), "tail_bytes", 1, MIB, &tail, &e) < 0) {
         http_reply_error(r, &e);
         return;
     }
     struct console *c = NEW(struct console);
     *c = (struct console){.request = http_request_ref(r), .tail = tail};
-    node_console(control_node(api->control), machine, on_console, c);
+    sandbox_console(api->control, project_of(r), http_request_param(r, "sandbox_id"), on_console, c);
 }
 
 /* ---- metrics of one ---- */

@@ -4,19 +4,24 @@
  *   → first key → listeners → all privileges dropped → sandboxes of an earlier run found again → ready
  *
  * and of an end (SIGTERM, SIGINT): the server finishes what it answers, control and node let go of the machines, which
- * run on, and the store is closed. A second signal ends at once. */
+ * run on, and the store is closed. A second signal ends at once. SIGUSR1 ends the sandboxes and every machine first;
+ * --stop-machines does that for the machines that an ended daemon has left. */
 #include "api/api.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "bin/daemon.h"
 #include "config/config.h"
+#include "control/control.h"
+#include "jail/feature.h"
 #include "node/node.h"
 #include "store/api_key.h"
 #include "store/checkpoint.h"
 
 #include <signal.h>
 #include <sysexits.h>
+
+#define END_MACHINES_MS 30000
 
 struct daemon {
     struct config config;
@@ -25,8 +30,10 @@ struct daemon {
     struct control *control;
     struct node *node;
     struct api *api;
-    uv_signal_t term, interrupt, hangup;
-    bool stopping, failed;
+    uv_signal_t term, interrupt, hangup, end_machines_signal;
+    bool ready, stopping, failed;
+    bool end_machines; /* no machine outlives this daemon */
+    bool only_end;     /* --stop-machines: nothing is served */
     int lock_fd;
 };
 
@@ -37,10 +44,13 @@ static const char usage[] =
     "with dashes: --state-dir, --listen, --pool-hot and so on.\n"
     "\n"
     "  --config FILE       read this file instead of <state>/config\n"
+    "  --stop-machines     end all machines that a daemon of this state folder has left, and end\n"
     "  --check-config      read the configuration, say what is wrong, and end\n"
     "  --show-config       print the configuration as it is in force, and end\n"
     "  --config-reference  print the description of all keys (Markdown), and end\n"
-    "  --version, --help\n";
+    "  --version, --help\n"
+    "\n"
+    "SIGTERM leaves the sandboxes running, for the next start to find; SIGUSR1 ends them with the daemon.\n";
 
 /* ---- end ---- */
 
@@ -58,6 +68,7 @@ static void on_checkpoint_stopped(void *arg)
     uv_close((uv_handle_t *)&d->term, on_signal_closed);
     uv_close((uv_handle_t *)&d->interrupt, on_signal_closed);
     uv_close((uv_handle_t *)&d->hangup, on_signal_closed);
+    uv_close((uv_handle_t *)&d->end_machines_signal, on_signal_closed);
 }
 
 static void on_api_freed(void *arg)
@@ -76,7 +87,7 @@ static void on_node_stopped(void *arg)
 static void on_control_stopped(void *arg)
 {
     struct daemon *d = arg;
-    node_stop(d->node, false, on_node_stopped, d);
+    node_stop(d->node, d->end_machines, on_node_stopped, d);
 }
 
 static void on_server_stopped(void *arg)
@@ -91,7 +102,7 @@ static void stop(struct daemon *d)
         _exit(EX_TEMPFAIL);
     d->stopping = true;
     daemon_notify("STOPPING=1");
-    log_info("stopping");
+    log_info("stopping", F_STR("machines", d->end_machines ? "ended" : "left running"));
     http_server_stop(api_server(d->api), d->config.shutdown_grace_ms, on_server_stopped, d);
 }
 
@@ -99,6 +110,30 @@ static void on_stop_signal(uv_signal_t *handle, int number)
 {
     (void)number;
     stop(handle->data);
+}
+
+static void on_all_ended(void *arg)
+{
+    struct daemon *d = arg;
+    if (!d->stopping)
+        stop(d);
+}
+
+static void end_machines(struct daemon *d)
+{
+    d->end_machines = true;
+    if (d->stopping || !d->ready)
+        return; /* in time for node_stop; or as soon as there is something to end */
+    log_info("ending all sandboxes");
+    control_end_all(d->control, "the platform was stopped", END_MACHINES_MS, on_all_ended, d);
+}
+
+static void on_end_machines_signal(uv_signal_t *handle, int number)
+{
+    struct daemon *d = handle->data;
+    (void)number;
+    if (!d->end_machines)
+        end_machines(d);
 }
 
 static void on_hangup(uv_signal_t *handle, int number)
@@ -119,8 +154,23 @@ static void on_ready(void *arg, const struct err *e)
         return;
     }
     node_stats_get(d->node, &stats);
-    log_info("ready", F_STR("accelerator", stats.accelerator == ACCELERATOR_KVM ? "kvm" : "tcg"),
-             F_STR("qemu", stats.qemu_version), F_INT("slots", stats.slots), F_INT("jail_missing", stats.jail_missing));
+    d->ready = true;
+    if (d->only_end || d->end_machines) {
+        end_machines(d);
+        return;
+    }
+    bool tcg = stats.accelerator == ACCELERATOR_TCG;
+    log_info("ready", F_STR("accelerator", tcg ? "tcg" : "kvm"), F_STR("qemu", stats.qemu_version),
+             F_INT("slots", stats.slots));
+    if (tcg)
+        log_warn("machines run under TCG, which QEMU does not call a security boundary: the jail alone is one");
+    if (stats.jail_missing) {
+        _cleanup_buf_ struct buf names = BUF_MAX(1024);
+        for (uint32_t bit = 1; bit & JAIL_FEATURES_ALL; bit <<= 1)
+            if (stats.jail_missing & bit)
+                buf_printf(&names, "%s%s", names.len ? "," : "", jail_feature_name(bit));
+        log_warn("the jail of machines is reduced", F_STR("missing", buf_cstr(&names)));
+    }
     daemon_notify("READY=1");
 }
 
@@ -158,16 +208,18 @@ static int start(struct daemon *d, struct err *e)
         (r = control_new(&d->loop, c, d->store, &d->control, e)) < 0 ||
         (r = node_new(&d->loop, c, d->store, control_node_callbacks(), d->control, &d->node, e)) < 0 ||
         (r = daemon_first_key(c, d->store, e)) < 0 || (r = api_new(d->control, c, SPACE_VERSION, &d->api, e)) < 0 ||
-        (r = daemon_listen(c, api_server(d->api), e)) < 0 || (r = daemon_drop_privileges(c, e)) < 0)
+        (!d->only_end && (r = daemon_listen(c, api_server(d->api), e)) < 0) || (r = daemon_drop_privileges(c, e)) < 0)
         return r;
     choose_reason(d);
     uv_signal_init(&d->loop, &d->term);
     uv_signal_init(&d->loop, &d->interrupt);
     uv_signal_init(&d->loop, &d->hangup);
-    d->term.data = d->interrupt.data = d->hangup.data = d;
+    uv_signal_init(&d->loop, &d->end_machines_signal);
+    d->term.data = d->interrupt.data = d->hangup.data = d->end_machines_signal.data = d;
     uv_signal_start(&d->term, on_stop_signal, SIGTERM);
     uv_signal_start(&d->interrupt, on_stop_signal, SIGINT);
     uv_signal_start(&d->hangup, on_hangup, SIGHUP);
+    uv_signal_start(&d->end_machines_signal, on_end_machines_signal, SIGUSR1);
     control_start(d->control, d->node, on_ready, d);
     return 0;
 }
@@ -224,6 +276,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "spaced: %s\n", e.text);
         config_done(&d.config);
         return EX_CONFIG;
+    }
+    if (argc == 2 && str_eq(argv[1], "--stop-machines")) {
+        d.only_end = true;
+        argc = 1;
     }
     if ((status = print_and_end(&d.config, argc, argv)) >= 0) {
         config_done(&d.config);

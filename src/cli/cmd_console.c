@@ -74,8 +74,9 @@ const struct command command_console = {
     .name = "console",
     .summary = "show the serial console of a sandbox",
     .synopsis = "SANDBOX",
-    .text = "What the guest's kernel wrote, also of a sandbox that has failed. On a terminal control characters are\n"
-            "escaped: the text is the guest's.",
+    .text = "What the guest's kernel wrote, the last 64 KiB of it. The last words of a guest that panicked, shut down or\n"
+            "stopped answering are kept until the server is restarted. On a terminal control characters are escaped: the\n"
+            "text is the guest's.",
     .examples = "space console demo",
     .options = options,
     .option_count = ARRAY_LEN(options),

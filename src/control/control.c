@@ -2,6 +2,7 @@
 #include "control/control.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "config/config.h"
 #include "control/internal.h"
@@ -74,6 +75,7 @@ static void on_machine_lost(void *arg, const char *machine_id, const char *sandb
     if (!l || (l->machine_id[0] && !str_eq(l->machine_id, machine_id)))
         return;
     c->stats.machines_lost++;
+    log_warn("machine lost", F_STR("machine", machine_id), F_STR("sandbox", sandbox_id), F_STR("reason", reason));
     if (!c->ready) {
         /* Found missing while the node looks for its machines: the step comes when it has looked at all. */
         if (l->state != LIFE_DELETING)
@@ -83,9 +85,22 @@ static void on_machine_lost(void *arg, const char *machine_id, const char *sandb
     live_event(c, sandbox_id, LIFE_LOST, ERR_UNAVAILABLE, reason);
 }
 
+static void on_spare_lost(void *arg, const char *machine_id, const char *reason)
+{
+    (void)arg;
+    log_warn("machine lost before it was used", F_STR("machine", machine_id), F_STR("reason", reason));
+}
+
+static void on_helper_gone(void *arg, const struct err *why)
+{
+    (void)arg;
+    log_error("no machine can be started any more: restart the platform; its sandboxes run on", F_STR("error", why->text));
+}
+
 const struct node_callbacks *control_node_callbacks(void)
 {
-    static const struct node_callbacks callbacks = {.on_machine_lost = on_machine_lost};
+    static const struct node_callbacks callbacks = {
+        .on_machine_lost = on_machine_lost, .on_spare_lost = on_spare_lost, .on_helper_gone = on_helper_gone};
     return &callbacks;
 }
 
@@ -215,7 +230,7 @@ void control_start(struct control *c, struct node *node, void (*ready)(void *arg
 
 bool control_ready(const struct control *c)
 {
-    return c->ready && !c->stopping;
+    return c->ready && !c->stopping && !c->ending;
 }
 
 void control_stop(struct control *c, void (*done)(void *arg), void *arg)
@@ -223,6 +238,7 @@ void control_stop(struct control *c, void (*done)(void *arg), void *arg)
     c->stopping = true;
     c->on_stopped = done;
     c->on_stopped_arg = arg;
+    end_all_stop(c);
     waiters_stop(c);
     templates_stop(c);
     struct live *l, *tmp;

@@ -37,6 +37,10 @@ const struct node_callbacks *control_node_callbacks(void);
 void control_start(struct control *c, struct node *node, void (*ready)(void *arg, const struct err *e), void *arg);
 bool control_ready(const struct control *c);
 
+/* End every sandbox: each becomes `failed` with this reason, and its machine is removed. From this call on none is made.
+ * `done` is called once, when all machines are gone or the time is over; not after control_stop. */
+void control_end_all(struct control *c, const char *reason, uint64_t timeout_ms, void (*done)(void *arg), void *arg);
+
 /* No timers, no waiters, no streams any more: each waiter is called as timed out. Machines are left as they are.
  * `done` is called when no handle of the control is open any more; then control_free. */
 void control_stop(struct control *c, void (*done)(void *arg), void *arg);

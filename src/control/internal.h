@@ -67,6 +67,10 @@ struct control {
     struct waiter_list *waiters;
     struct template_job *template_jobs;
     bool ready, stopping;
+    bool ending;            /* every sandbox is being ended: control_end_all */
+    uv_timer_t *end;
+    void (*on_ended)(void *arg);
+    void *on_ended_arg;
     uv_timer_t *deadline, *prune, *minute, *sweep;
     int64_t sweep_at_ms;    /* what that timer is set to; 0: not set */
     int64_t deadline_at_ms; /* what the timer is set to; 0: not set */
@@ -91,6 +95,11 @@ void live_free(struct live *l);
 /* Something came from the node (or a timer): step, record, act. `reason` and `code` are for failures. */
 void live_event(struct control *c, const char *id, enum life_event event, int code, const char *reason);
 
+/* Give up the claim of one that is being created. */
+void live_unclaim(struct live *l);
+
+void end_all_check(struct control *c); /* one less */
+void end_all_stop(struct control *c);
 void waiters_stop(struct control *c);
 
 /* Arm the deadline timer for one more deadline, or look at all of them again. */

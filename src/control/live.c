@@ -2,6 +2,7 @@
 #include "control/internal.h"
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/str.h"
 #include "control/exec.h"
 #include "control/operation.h"
@@ -79,6 +80,7 @@ void live_free(struct live *l)
     }
     HASH_DEL(c->lives, l);
     free(l);
+    end_all_check(c);
 }
 
 /* ---- actions ---- */
@@ -219,7 +221,7 @@ static void do_claim(struct live *l)
         claim_now(l);
 }
 
-static void do_unclaim(struct live *l)
+void live_unclaim(struct live *l)
 {
     if (!l->claim_call)
         return;
@@ -237,7 +239,7 @@ static void perform(struct live *l, uint32_t actions, const char *op_ended, cons
     char id[ID_SIZE];
     memcpy(id, l->id, ID_SIZE);
     if (actions & LIFE_DO_UNCLAIM)
-        do_unclaim(l);
+        live_unclaim(l);
     if (actions & LIFE_DO_END_EXECS)
         execs_end(l, reason);
     if (op_ended[0])
@@ -311,12 +313,16 @@ static void follow(struct live *l, struct life_step step, const char *new_op, co
     if (new_op)
         memcpy(l->op_id, new_op, ID_SIZE);
     l->state = step.next;
-    if (step.next == LIFE_FAILED && before != LIFE_FAILED)
+    if (step.next == LIFE_FAILED && before != LIFE_FAILED) {
         c->stats.sandboxes[LIFE_FAILED]++;
+        log_warn("sandbox failed", F_STR("sandbox", l->id), F_STR("machine", l->machine_id[0] ? l->machine_id : NULL),
+                 F_STR("was", life_state_name(before)), F_STR("reason", reason));
+    }
     if (before == LIFE_CREATING && step.next == LIFE_RUNNING && l->asked_mono_ns)
         control_histogram_add(&c->stats.create, (double)(clock_mono_ns() - l->asked_mono_ns) / 1e9);
     if (step.next == LIFE_DELETED) {
         c->stats.sandboxes[LIFE_DELETED]++;
+        node_console_forget(c->node, l->id);
         execs_end(l, "its sandbox was deleted");
         live_free(l);
         operation_wake(c, ended);

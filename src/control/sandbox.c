@@ -89,6 +89,8 @@ static int check_quota(struct control *c, const char *project_id, struct err *e)
 int sandbox_create(struct control *c, const struct sandbox_spec *spec, char ret_sandbox[ID_SIZE], char ret_op[ID_SIZE],
                    struct err *e)
 {
+    if (c->ending)
+        return err_set(e, ERR_UNAVAILABLE, "the platform is stopping");
     if (!c->ready)
         return err_set(e, ERR_UNAVAILABLE, "the platform is starting");
     const char *ref = spec->template_ref ? spec->template_ref : "base";
@@ -255,6 +257,34 @@ int sandbox_machine(struct control *c, const char *project_id, const char *id, c
         return err_set(e, ERR_STATE, "sandbox %s is %s and has no machine", id, life_state_name(l->state));
     memcpy(ret_machine, l->machine_id, ID_SIZE);
     return 0;
+}
+
+void sandbox_console(struct control *c, const char *project_id, const char *id, node_console_cb cb, void *arg)
+{
+    struct live *l = live_find_in(c, project_id, id);
+    _cleanup_store_sandbox_ struct store_sandbox *sb = NULL;
+    struct err e = {0};
+    char machine[ID_SIZE];
+    if (l && l->state != LIFE_FAILED) {
+        if (sandbox_machine(c, project_id, id, machine, &e) < 0)
+            cb(arg, NULL, 0, &e);
+        else
+            node_console(c->node, machine, cb, arg);
+        return;
+    }
+    const struct buf *kept = NULL;
+    if (store_sandbox_get(c->store, project_id, id, &sb, &e) >= 0) {
+        kept = sb->state == STORE_SANDBOX_FAILED ? node_console_kept(c->node, id) : NULL;
+        if (!kept && sb->state == STORE_SANDBOX_FAILED)
+            err_set(&e, ERR_GONE, "nothing is kept of the console of sandbox %s: its machine's process was ended from "
+                                  "outside, the platform was restarted since, or others failed after it", id);
+        else if (!kept)
+            err_set(&e, ERR_GONE, "sandbox %s is %s", id, store_sandbox_state_name(sb->state));
+    }
+    if (kept)
+        cb(arg, buf_data(kept), kept->len, NULL);
+    else
+        cb(arg, NULL, 0, &e);
 }
 
 bool sandbox_claim_source(struct control *c, const char *id, enum claim_source *ret_source)

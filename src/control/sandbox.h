@@ -49,6 +49,10 @@ int sandbox_require_running(struct control *c, const char *project_id, const cha
 int sandbox_machine(struct control *c, const char *project_id, const char *id, char ret_machine[ID_SIZE],
                     struct err *e);
 
+/* The newest bytes of its console, as node_console gives them; of one that has failed, what was kept of it. ERR_GONE:
+ * nothing was, or it is deleted. */
+void sandbox_console(struct control *c, const char *project_id, const char *id, node_console_cb cb, void *arg);
+
 /* Which pool its machine came from; false when that is not known (any more). */
 bool sandbox_claim_source(struct control *c, const char *id, enum claim_source *ret_source);
 

@@ -465,6 +465,11 @@ void machine_console(struct machine *m, void (*done)(void *arg, const void *data
                 0, on_console, read);
 }
 
+const struct buf *machine_console_seen(const struct machine *m)
+{
+    return &m->console;
+}
+
 /* The guest has ended itself (reset after a panic, or power off): QEMU stands paused so that the console's last words
  * can be read. */
 static void on_last_words(void *arg, const void *data, size_t len, const struct err *e)
@@ -657,7 +662,11 @@ static void on_adopted_status(void *arg, json_t *answer, const struct err *e)
         m->state = MACHINE_RUNNING;
     else if (status && str_eq(status, "paused"))
         m->state = MACHINE_PAUSED;
-    else {
+    else if (status && str_eq(status, "shutdown")) { /* it ended while nobody listened */
+        snprintf(m->shutdown_reason, sizeof(m->shutdown_reason), "shutdown");
+        machine_console(m, on_last_words, m);
+        return;
+    } else {
         process_kill(m);
         machine_end(m, "the machine was found in a state that it cannot go on from");
         return;

@@ -75,6 +75,8 @@ static void on_priv_gone(void *arg, const struct err *why)
     struct node *n = arg;
     err_set(&n->gone, ERR_UNAVAILABLE, "the privileged helper has ended: %.300s", why ? why->text : "no reason known");
     n->ready = false;
+    if (n->callbacks.on_helper_gone)
+        n->callbacks.on_helper_gone(n->arg, &n->gone);
     if (n->callbacks.on_change)
         n->callbacks.on_change(n->arg);
 }
@@ -170,6 +172,7 @@ int node_new(uv_loop_t *loop, const struct config *config, struct store *store, 
     n->arg = arg;
     TAILQ_INIT(&n->shapes);
     TAILQ_INIT(&n->claims);
+    TAILQ_INIT(&n->consoles);
     n->slots = xcalloc(config->slots, sizeof(*n->slots));
     struct programs programs = {0};
     int r = node_config_check(config, e);
@@ -248,6 +251,7 @@ static void on_detached(void *arg)
     HASH_DEL(n->machines, m);
     stop_check(n);
     free(m->hostname);
+    free(m->lost_reason);
     for (char **v = m->env; v && *v; v++)
         free(*v);
     free(m->env);
@@ -308,6 +312,7 @@ void node_free(struct node *n)
         template_forget(n, t);
     if (n->priv)
         priv_stop(n->priv);
+    consoles_free(n);
     char *strings[] = {n->machines_folder, n->templates_folder, n->sandboxes_folder, n->incoming_folder, n->qemu_img};
     for (size_t i = 0; i < ARRAY_LEN(strings); i++)
         free(strings[i]);
@@ -317,7 +322,7 @@ void node_free(struct node *n)
 
 /* ---- look-ups ---- */
 
-static struct node_entry *entry_find(struct node *n, const char *machine_id)
+struct node_entry *entry_find(struct node *n, const char *machine_id)
 {
     struct node_entry *m = NULL;
     HASH_FIND_STR(n->machines, machine_id, m);
@@ -354,18 +359,6 @@ struct guest *node_guest(struct node *n, const char *machine_id, struct err *e)
     if (machine_guest_open(m->machine, e) < 0)
         return NULL;
     return machine_guest(m->machine);
-}
-
-void node_console(struct node *n, const char *machine_id, node_console_cb cb, void *arg)
-{
-    struct node_entry *m = entry_find(n, machine_id);
-    if (m && m->machine) {
-        machine_console(m->machine, cb, arg);
-        return;
-    }
-    struct err e = {0};
-    err_set(&e, ERR_NOT_FOUND, "the machine is not there");
-    cb(arg, NULL, 0, &e);
 }
 
 bool node_template_exists(struct node *n, const char *digest)

@@ -8,6 +8,7 @@
 
 #include <uv.h>
 
+#include "base/buf.h"
 #include "base/err.h"
 #include "base/id.h"
 
@@ -41,6 +42,11 @@ struct node_callbacks {
     /* A claimed machine is gone (QEMU ended, guest panicked, agent lost, out of protocol). The node has already begun
      * to free everything of it. */
     void (*on_machine_lost)(void *arg, const char *machine_id, const char *sandbox_id, const char *reason);
+    /* A machine that was nobody's yet has ended: in a pool, on its way there, or on its way to a claim, which tries
+     * another. Nothing has to be done. May be NULL. */
+    void (*on_spare_lost)(void *arg, const char *machine_id, const char *reason);
+    /* The privileged half has ended: no machine can be started any more. May be NULL. */
+    void (*on_helper_gone)(void *arg, const struct err *why);
     /* Pools, templates or budget changed (for readiness and metrics); may be NULL. */
     void (*on_change)(void *arg);
 };
@@ -107,6 +113,12 @@ struct guest *node_guest(struct node *n, const char *machine_id, struct err *e);
  * Works on a paused machine too. */
 typedef void (*node_console_cb)(void *arg, const void *data, size_t len, const struct err *e);
 void node_console(struct node *n, const char *machine_id, node_console_cb cb, void *arg);
+
+/* The last console bytes of a sandbox whose machine was lost, or NULL: of a QEMU that was killed from outside nothing can
+ * be read any more but what somebody had read before. Kept in memory, of the NODE_CONSOLES_MAX sandboxes lost last. */
+#define NODE_CONSOLES_MAX 64
+const struct buf *node_console_kept(struct node *n, const char *sandbox_id);
+void node_console_forget(struct node *n, const char *sandbox_id);
 
 /* ---- templates ---- */
 

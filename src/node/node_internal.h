@@ -3,7 +3,8 @@
  *   node.c        life of the node, look-ups, stats            node_machine.c   one machine's way from nothing to ready
  *   node_claim.c  claims: who gets which machine               node_pool.c      how many machines are kept ready
  *   node_shape.c  template shapes: load, verify                node_build.c     boot, warm up, freeze
- *   node_import.c incoming folders to templates                node_reconcile.c an earlier life's leftovers */
+ *   node_import.c incoming folders to templates                node_reconcile.c an earlier life's leftovers
+ *   node_console.c consoles, also of machines that were lost */
 #ifndef SPACE_NODE_NODE_INTERNAL_H
 #define SPACE_NODE_NODE_INTERNAL_H
 
@@ -89,6 +90,7 @@ struct node_entry {
     void *step_arg;
     bool checking;             /* the agent's answer is awaited */
     uint64_t lost_since_ms;    /* guest connection; 0: it is there */
+    char *lost_reason;         /* it is lost, and its console is being read before it is removed */
     uv_timer_t timer;          /* reconnect, heartbeat */
     bool timer_open;
     struct guest_call *call;   /* under way by the node itself */
@@ -141,6 +143,9 @@ struct node {
     uint64_t claim_next;
     uv_timer_t pool_timer;
     bool pool_timer_open;
+    TAILQ_HEAD(console_list, kept_console) consoles; /* of sandboxes whose machine was lost, oldest first */
+    size_t console_count;
+    unsigned spares_lost; /* one after the other: the pools wait longer each time */
     bool ready, stopping, kill_all;
     struct err gone; /* space-priv is gone: why */
     void (*stopped)(void *arg);
@@ -149,6 +154,7 @@ struct node {
 };
 
 /* node.c */
+struct node_entry *entry_find(struct node *n, const char *machine_id); /* NULL: not there, or being removed */
 void node_defer(struct node *n, void (*call)(void *arg), void *arg); /* from the loop, soon */
 
 /* node_machine.c */
@@ -161,6 +167,10 @@ void entry_watch(struct node_entry *m); /* heartbeat of a claimed or hot machine
 void entry_guest_lost(void *arg, struct machine *machine, const struct err *e);
 void entry_machine_ended(void *arg, struct machine *machine, const char *reason);
 int32_t slot_take(struct node *n); /* -1: none free */
+
+/* node_console.c */
+void console_keep(struct node *n, const char *sandbox_id, const struct buf *seen);
+void consoles_free(struct node *n);
 
 /* node_claim.c */
 void claim_finish(struct claim *c, struct node_entry *m, const struct err *e); /* frees it */

@@ -251,6 +251,7 @@ static void warm_forget(struct node_entry *m)
 static void entry_hot(struct node_entry *m)
 {
     m->stage = STAGE_HOT;
+    m->node->spares_lost = 0;
     store_machine_set_kind(m->node->store, m->pub.id, STORE_MACHINE_HOT, NULL);
     entry_watch(m);
     pool_refill_soon(m->node);
@@ -332,6 +333,7 @@ static void on_identified(void *arg, const struct guest_confirm *confirm, const 
     }
     entry_watch(m);
     m->stage = STAGE_CLAIMED;
+    m->node->spares_lost = 0;
     claim_finish(m->claim, m, NULL);
 }
 
@@ -494,7 +496,7 @@ static void on_heartbeat_timer(uv_timer_t *timer)
 {
     struct node_entry *m = timer->data;
     struct err e = {0};
-    if (m->pub.paused || m->call || m->stage == STAGE_REMOVING)
+    if (m->pub.paused || m->call || m->lost_reason || m->stage == STAGE_REMOVING)
         return;
     if (m->lost_since_ms && clock_mono_ms() - m->lost_since_ms > m->node->config->agent_timeout_ms) {
         entry_lost(m, "the guest agent does not answer any more");
@@ -521,7 +523,7 @@ void entry_guest_lost(void *arg, struct machine *machine, const struct err *e)
     struct node_entry *m = arg;
     (void)machine;
     (void)e;
-    if (m->stage != STAGE_HOT && m->stage != STAGE_CLAIMED)
+    if ((m->stage != STAGE_HOT && m->stage != STAGE_CLAIMED) || m->lost_reason)
         return; /* the call under way tells */
     if (!m->lost_since_ms)
         m->lost_since_ms = clock_mono_ms();
@@ -549,6 +551,7 @@ static void entry_gone(struct node_entry *m)
     n->slots[m->pub.slot] = NULL;
     HASH_DEL(n->machines, m);
     free(m->hostname);
+    free(m->lost_reason);
     env_free(m->env);
     struct node_removal *r;
     while ((r = TAILQ_FIRST(&m->removals))) {
@@ -614,20 +617,20 @@ void entry_remove(struct node_entry *m, node_done_cb cb, void *arg)
         node_defer(m->node, entry_gone_soon, m);
 }
 
-void entry_lost(struct node_entry *m, const char *reason)
+static void lost_now(struct node_entry *m, const char *reason)
 {
-    if (m->stage == STAGE_REMOVING)
-        return;
     struct node *n = m->node;
     struct err e = {0};
     err_set(&e, ERR_GONE, "%s", reason);
     struct claim *c = m->claim;
-    bool was_claimed = m->stage == STAGE_CLAIMED || m->stage == STAGE_ADOPTING;
+    bool was_claimed = m->stage == STAGE_CLAIMED || m->stage == STAGE_ADOPTING, was_spare = !was_claimed && !m->build;
     m->claim = NULL;
     n->stats.machines_lost++;
     char id[ID_SIZE], sandbox_id[ID_SIZE];
     memcpy(id, m->pub.id, ID_SIZE);
     memcpy(sandbox_id, m->pub.sandbox_id, ID_SIZE);
+    if (m->machine)
+        console_keep(n, sandbox_id, machine_console_seen(m->machine));
     if (m->build) {
         struct build *b = m->build;
         m->build = NULL;
@@ -635,11 +638,45 @@ void entry_lost(struct node_entry *m, const char *reason)
     }
     if (c)
         m->pub.sandbox_id[0] = '\0'; /* its folder is the next machine's */
+    if (was_spare)
+        n->spares_lost++;
     entry_remove(m, NULL, NULL);
     if (was_claimed && n->callbacks.on_machine_lost)
         n->callbacks.on_machine_lost(n->arg, id, sandbox_id, reason);
+    if (was_spare && n->callbacks.on_spare_lost)
+        n->callbacks.on_spare_lost(n->arg, id, reason);
     if (c)
         claim_machine_failed(c, &e);
+}
+
+static void on_last_console(void *arg, const void *data, size_t len, const struct err *e)
+{
+    struct node_entry *m = arg;
+    (void)data, (void)len, (void)e; /* what could be read, the machine has */
+    if (m->stage == STAGE_REMOVING || !m->lost_reason)
+        return;
+    _cleanup_free_ char *reason = steal(m->lost_reason);
+    lost_now(m, reason);
+}
+
+/* A machine whose QEMU still answers is asked for its console first: it is gone with the process. */
+void entry_lost(struct node_entry *m, const char *reason)
+{
+    if (m->stage == STAGE_REMOVING)
+        return;
+    if (m->lost_reason) { /* it ended while it was being asked */
+        _cleanup_free_ char *first = steal(m->lost_reason);
+        lost_now(m, first);
+        return;
+    }
+    bool answers = m->machine && (machine_state(m->machine) == MACHINE_RUNNING || machine_state(m->machine) == MACHINE_PAUSED);
+    if (!answers || !m->pub.sandbox_id[0]) {
+        lost_now(m, reason);
+        return;
+    }
+    m->lost_reason = xstrdup(reason);
+    uv_timer_stop(&m->timer);
+    machine_console(m->machine, on_last_console, m);
 }
 
 void entry_machine_ended(void *arg, struct machine *machine, const char *reason)
@@ -663,7 +700,7 @@ static struct node_entry *step_begin(struct node *n, const char *machine_id, nod
     struct node_entry *m = NULL;
     struct err e = {0};
     HASH_FIND_STR(n->machines, machine_id, m);
-    if (!m || m->stage != STAGE_CLAIMED)
+    if (!m || m->stage != STAGE_CLAIMED || m->lost_reason)
         err_set(&e, ERR_NOT_FOUND, "the machine is not there");
     else if (m->step)
         err_set(&e, ERR_CONFLICT, "the machine is being paused or resumed");

@@ -6,6 +6,7 @@
 #include "node/node_internal.h"
 
 #define REFILL_DELAY_MS 40 /* after the last claim: a burst of claims is served before the pools */
+#define REFILL_DOUBLINGS 9 /* up to 20 s where one machine after the other ends before it is ready */
 
 static bool is_hot_to_be(const struct node_entry *m)
 {
@@ -126,7 +127,7 @@ static void on_refill(uv_timer_t *timer)
 void pool_refill_soon(struct node *n)
 {
     if (!n->stopping && n->pool_timer_open)
-        uv_timer_start(&n->pool_timer, on_refill, REFILL_DELAY_MS, 0);
+        uv_timer_start(&n->pool_timer, on_refill, (uint64_t)REFILL_DELAY_MS << MIN(n->spares_lost, REFILL_DOUBLINGS), 0);
 }
 
 void pool_forget_shape(struct shape_entry *s)

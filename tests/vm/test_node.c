@@ -135,6 +135,9 @@ static int group_up(void **state)
     config_set(&config, "test", "state_dir", state_dir, &e);
     if (qemu)
         config_set(&config, "test", "qemu_path", qemu, &e);
+    /* A range of its own: a platform beside it must not lose its machines to this test, nor this one to it. */
+    _cleanup_free_ char *uid_base = xasprintf("%u", 0x50000000u + (unsigned)(getpid() % 4096) * 16387);
+    config_set(&config, "test", "uid_base", uid_base, &e);
     config_set(&config, "test", "pool_hot", "0", &e);
     config_set(&config, "test", "pool_blank", "0", &e);
     _cleanup_free_ char *path = xasprintf("%s/space.db", state_dir);
@@ -403,6 +406,11 @@ static void a_panic_is_told_with_its_reason(void **state)
     assert_string_equal(lost_id, got.id);
     print_message("  %s\n", lost_reason);
     assert_non_null(strstr(lost_reason, "sysrq"));
+    const struct buf *words = node_console_kept(node, got.sandbox_id);
+    assert_non_null(words);
+    assert_non_null(memmem(buf_data(words), words->len, "Kernel panic", strlen("Kernel panic")));
+    node_console_forget(node, got.sandbox_id);
+    assert_null(node_console_kept(node, got.sandbox_id));
     remove_machine();
 }
 
