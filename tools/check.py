@@ -10,7 +10,9 @@
 Each program runs by itself, in a scratch folder of its own, with a time limit; what it says goes to
 build/test-logs/<suite>/<program>.log. A case is a cmocka test, a node test or a corpus folder. What a test finds in its
 environment: TEST_BUILD (the build folder), TEST_QEMU, TEST_QEMU_DATA, TEST_TEMPLATE (a folder as the template build makes
-it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for cmocka's programs).
+it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for cmocka's programs); those of real machines
+and servers also SPACE_TEST_INCOMING, SPACE_TEST_QEMU, SPACE_TEST_QEMU_DATA, SPACE_TEST_STATE (a state folder with the
+template in it, to be copied), SPACE_TEST_TMP, SPACE_TEST_LOGS.
 Exit code 0 when nothing failed and something passed.
 """
 import argparse
@@ -181,7 +183,9 @@ def run_program(suite, program, command, environment, only, results):
     os.makedirs(folder, exist_ok=True)
     log = os.path.join(folder, program + ".log")
     scratch = tempfile.mkdtemp(prefix="space-test-")
-    env = dict(environment, TEST_TMP=scratch, TMPDIR=scratch)
+    env = dict(environment, TEST_TMP=scratch, SPACE_TEST_TMP=scratch, TMPDIR=scratch)
+    if "SPACE_TEST_LOGS" in env:
+        os.makedirs(env["SPACE_TEST_LOGS"], exist_ok=True)
     os.chmod(scratch, 0o711)
     start, ended = time.monotonic(), "exit"
     with open(log, "wb") as f:
@@ -288,6 +292,7 @@ SUITES = [
     Suite("layers", lambda: meson_tests(BUILD, "layers"), parse_exit, 60),
     Suite("jail", lambda: meson_tests(BUILD, "jail"), parse_cmocka, 300, needs=("qemu",)),
     Suite("agent", lambda: meson_tests(BUILD, "agent"), parse_cmocka, 300),
+    Suite("cli", lambda: node_tests("cli"), parse_tap, 300),
     Suite("corpus", lambda: meson_tests(BUILD + "-asan", "corpus"), parse_exit, 120, build=BUILD + "-asan"),
     Suite("fuzz", fuzz_targets, parse_exit, 120, build=BUILD + "-fuzz"),
     Suite("vm", lambda: meson_tests(BUILD, "vm"), parse_cmocka, 600, needs=("qemu", "template")),
@@ -374,8 +379,11 @@ def main():
                     results.add(name, "skip", "no " + " and no ".join(missing))
                     continue
                 full = dict(environment, **env)
-                if suite.name == "vm":
-                    full.update(SPACE_TEST_INCOMING=template, SPACE_TEST_QEMU=qemu)
+                if suite.name in ("vm", "e2e", "fault"):
+                    full.update(SPACE_TEST_INCOMING=template, SPACE_TEST_QEMU=qemu,
+                                SPACE_TEST_QEMU_DATA=os.environ.get("TEST_QEMU_DATA", ""),
+                                SPACE_TEST_STATE=os.environ.get("TEST_STATE", ""), SPACE_BUILD=BUILD,
+                                SPACE_TEST_LOGS=os.path.join(LOGS, suite.name, program))
                 if options.only and options.only not in name:
                     case = options.only.split("/")[-1]
                     full["TEST_FILTER"] = f"*{case}*"

@@ -22,7 +22,7 @@ say
 say "The API: http://$listen    its key: $state/admin.key    the log: $cache/run/spaced.log"
 say
 
-create() { sandbox=$(client create --template "$template" --timeout 1h --quiet); say "  $sandbox"; }
+create() { sandbox=$(client create --template "$template" --timeout 1h --quiet) && say "  $sandbox"; }
 timed "A sandbox, a microVM of its own:" create
 
 python() {
@@ -40,9 +40,9 @@ timed "A shell pipeline:" pipeline
 
 file() {
     local text="written $(date -u +%FT%TZ)"
-    echo "$text" | client cp - "$sandbox:/home/user/note.txt"
-    client cp "$sandbox:/home/user/note.txt" - | indent
-    [ "$(client cp "$sandbox:/home/user/note.txt" -)" = "$text" ]
+    echo "$text" | client cp - "$sandbox:/home/user/note.txt" &&
+        client cp "$sandbox:/home/user/note.txt" - | indent &&
+        [ "$(client cp "$sandbox:/home/user/note.txt" -)" = "$text" ]
 }
 timed "A file, written and read back:" file
 

@@ -117,7 +117,7 @@ static uint64_t keep_from(const struct exec *x)
     uint64_t least = UINT64_MAX;
     const struct exec_reader *reader;
     LIST_FOREACH(reader, &x->readers, entry)
-        least = MIN(least, reader->at);
+    least = MIN(least, reader->at);
     return least;
 }
 
@@ -125,7 +125,7 @@ static void readers_wake(struct exec *x)
 {
     struct exec_reader *reader;
     LIST_FOREACH(reader, &x->readers, entry)
-        request_wake(reader->request);
+    request_wake(reader->request);
 }
 
 /* The exit record's payload; from here on the exec is finished. */
@@ -135,6 +135,7 @@ static void finish(struct exec *x)
         pipe_close(&x->out[i], !x->tty);
     exec_input_end(x);
     loop_timer_cancel(&x->linger);
+    loop_timer_cancel(&x->gather);
     struct buf b = BUF_MAX(EXEC_EXIT_MAX);
     bool killed = WIFSIGNALED(x->status) && WTERMSIG(x->status) == SIGKILL, oom = false;
     if (killed && !x->timed_out) {
@@ -148,8 +149,10 @@ static void finish(struct exec *x)
         wire_put_u64(&b, AGENT_TAG_EXIT_CODE, (uint64_t)WEXITSTATUS(x->status));
     wire_put_i64(&b, AGENT_TAG_EXIT_STARTED_MS, x->started_ms);
     wire_put_i64(&b, AGENT_TAG_EXIT_ENDED_MS, x->ended_ms);
-    wire_put_u64(&b, AGENT_TAG_EXIT_USER_US, (uint64_t)x->usage.ru_utime.tv_sec * 1000000u + (uint64_t)x->usage.ru_utime.tv_usec);
-    wire_put_u64(&b, AGENT_TAG_EXIT_SYSTEM_US, (uint64_t)x->usage.ru_stime.tv_sec * 1000000u + (uint64_t)x->usage.ru_stime.tv_usec);
+    wire_put_u64(&b, AGENT_TAG_EXIT_USER_US,
+                 (uint64_t)x->usage.ru_utime.tv_sec * 1000000u + (uint64_t)x->usage.ru_utime.tv_usec);
+    wire_put_u64(&b, AGENT_TAG_EXIT_SYSTEM_US,
+                 (uint64_t)x->usage.ru_stime.tv_sec * 1000000u + (uint64_t)x->usage.ru_stime.tv_usec);
     wire_put_u64(&b, AGENT_TAG_EXIT_MAX_RSS_KIB, (uint64_t)x->usage.ru_maxrss);
     wire_put_u64(&b, AGENT_TAG_EXIT_TOTAL_BYTES, x->log.end);
     wire_put_u64(&b, AGENT_TAG_EXIT_DROPPED_BYTES, x->log.start);
@@ -191,13 +194,45 @@ static void pipe_read(struct exec_pipe *p, size_t most, bool to_end)
         }
         output_log_commit(&x->log, p->kind, (size_t)n);
         most -= (size_t)n;
-        if (n >= LIMIT_READ_CHUNK && !p->grown && !x->tty) {
-            p->grown = true;
-            fcntl(p->fd, F_SETPIPE_SZ, LIMIT_PIPE_BYTES);
-        }
         if ((size_t)n < room && !to_end)
             return;
     }
+}
+
+static void pipe_ready(struct loop_source *source, uint32_t events);
+
+static void gather_fire(struct loop_timer *timer)
+{
+    struct exec *x = container_of(timer, struct exec, gather);
+    for (int i = 0; i < 2; i++) {
+        struct exec_pipe *p = &x->out[i];
+        if (p->fd >= 0 && !p->paused && !p->source.loop)
+            loop_add(x->execs->loop, &p->source, p->fd, EPOLLIN, pipe_ready);
+    }
+}
+
+/* Where much comes, each small write of the process would be an event, a frame and a change of processes of its own.
+ * So its pipes are made larger and left to fill: the delay is a millisecond, and only where there is no end of output
+ * to wait for. */
+static void gather(struct exec *x, size_t bytes)
+{
+    uint64_t now = clock_mono_ms();
+    if (now != x->gather_ms)
+        x->gather_bytes = 0;
+    x->gather_ms = now;
+    x->gather_bytes += bytes;
+    if (x->gather_bytes < LIMIT_GATHER_BYTES || x->ended)
+        return;
+    x->gather_bytes = 0;
+    for (int i = 0; i < 2; i++) {
+        struct exec_pipe *p = &x->out[i];
+        if (p->fd >= 0 && !p->grown && !x->tty) {
+            p->grown = true;
+            fcntl(p->fd, F_SETPIPE_SZ, LIMIT_PIPE_BYTES);
+        }
+        loop_remove(&p->source);
+    }
+    loop_timer_set(x->execs->loop, &x->gather, LIMIT_GATHER_MS, gather_fire);
 }
 
 static void pipe_ready(struct loop_source *source, uint32_t events)
@@ -206,8 +241,10 @@ static void pipe_ready(struct loop_source *source, uint32_t events)
     struct exec *x = p->exec;
     uint64_t before = x->log.end;
     pipe_read(p, LIMIT_READ_ROUND, events & EPOLLHUP);
-    if (x->log.end != before)
+    if (x->log.end != before) {
         readers_wake(x);
+        gather(x, (size_t)(x->log.end - before));
+    }
     maybe_finish(x);
 }
 
@@ -263,6 +300,10 @@ static void main_ended(struct exec *x, int status, const struct rusage *usage)
     x->usage = *usage;
     x->ended_ms = clock_wall_ms();
     loop_timer_cancel(&x->timeout);
+    if (x->gather.loop) {
+        loop_timer_cancel(&x->gather);
+        gather_fire(&x->gather);
+    }
     uint64_t before = x->log.end;
     for (int i = 0; i < 2; i++) /* mostly the end is there already: no need to wait for its event */
         if (x->out[i].fd >= 0 && !x->out[i].paused)
@@ -328,6 +369,7 @@ void exec_delete(struct exec *x)
     TAILQ_REMOVE(&execs->all, x, entry);
     execs->count--;
     loop_timer_cancel(&x->linger);
+    loop_timer_cancel(&x->gather);
     loop_timer_cancel(&x->timeout);
     for (int i = 0; i < 2; i++)
         pipe_close(&x->out[i], false);

@@ -94,6 +94,52 @@ static int exec_request_read(const struct buf *body, struct exec_request *q, str
     return 0;
 }
 
+/* A reader may ask for the output of an exec whose own request is still coming in (its body goes after other headers):
+ * it waits for that request's outcome. */
+struct early_reader {
+    char id[AGENT_EXEC_ID_MAX + 1];
+    uint64_t from;
+    bool follow;
+};
+
+static void early_closed(struct request *r)
+{
+    free(r->ctx);
+}
+
+static const struct request_ops early_ops = {.closed = early_closed};
+
+static void exec_create(struct request *r);
+
+static bool is_being_created(struct session *session, const char *id)
+{
+    const struct request *other;
+    LIST_FOREACH(other, &session->requests, entry)
+    if (other->collected == exec_create && !other->answered && str_eq(other->path + strlen(AGENT_PATH_EXECS "/"), id))
+        return true;
+    return false;
+}
+
+/* The request for the exec `id` was answered: x, or NULL when it did not come to be. */
+static void early_readers_go(struct session *session, const char *id, struct exec *x)
+{
+    struct request *r, *next;
+    struct err e;
+    for (r = LIST_FIRST(&session->requests); r; r = next) {
+        next = LIST_NEXT(r, entry);
+        struct early_reader *early = r->ops == &early_ops ? r->ctx : NULL;
+        if (!early || !str_eq(early->id, id))
+            continue;
+        r->ops = NULL;
+        r->ctx = NULL;
+        int error =
+            x ? exec_attach(x, r, early->from, early->follow, &e) : err_set(&e, ERR_NOT_FOUND, "no exec %s", id);
+        if (error < 0)
+            request_fail(r, &e);
+        free(early);
+    }
+}
+
 static void exec_create(struct request *r)
 {
     struct agent *agent = request_agent(r);
@@ -108,12 +154,14 @@ static void exec_create(struct request *r)
     }
     if (error < 0) {
         request_fail(r, &e);
+        early_readers_go(r->session, id, exec_find(&agent->execs, id));
         return;
     }
     struct buf b = BUF_MAX(64);
     wire_put_u64(&b, AGENT_TAG_STARTED_PID, (uint64_t)x->pid);
     wire_put_i64(&b, AGENT_TAG_STARTED_AT_MS, x->started_ms);
     request_reply(r, 201, &b);
+    early_readers_go(r->session, id, x);
 }
 
 static void exec_get(struct request *r, struct exec *x)
@@ -143,7 +191,18 @@ static int output_get(struct request *r, struct exec *x, const struct query *q, 
     int error = query_u64(q, AGENT_QUERY_FROM, 0, 0, UINT64_MAX, &from, e);
     if (error == 0)
         error = query_flag(q, AGENT_QUERY_FOLLOW, true, &follow, e);
-    return error < 0 ? error : exec_attach(x, r, from, follow, e);
+    if (error < 0)
+        return error;
+    if (x)
+        return exec_attach(x, r, from, follow, e);
+    struct early_reader *early = NEW(struct early_reader);
+    const char *id = r->path + strlen(AGENT_PATH_EXECS "/"); /* the router has cut the path behind it */
+    snprintf(early->id, sizeof(early->id), "%s", id);
+    early->from = from;
+    early->follow = follow;
+    r->ops = &early_ops;
+    r->ctx = early;
+    return 0;
 }
 
 static int stdin_post(struct request *r, struct exec *x, const struct query *q, struct err *e)
@@ -196,7 +255,8 @@ void exec_route(struct request *r, const char *id, const char *sub, const struct
         request_collect(r, exec_create);
         return;
     }
-    if (!x) {
+    bool early = !x && str_eq(sub, AGENT_SUB_OUTPUT) && str_eq(r->method, "GET") && is_being_created(r->session, id);
+    if (!x && !early) {
         request_failf(r, ERR_NOT_FOUND, "no exec %s", id);
         return;
     }

@@ -65,7 +65,7 @@ void api_exec_create(struct http_request *r, void *arg)
     exec_body_parse(http_request_json(r), &body, &f);
     if (faults_reply(r, &f))
         return;
-    _cleanup_free_ char *spec = exec_body_spec(&body);
+    _cleanup_free_ char *spec = exec_body_spec(&body, api->config->exec_buffer_bytes);
     _cleanup_idempotency_ struct idempotency idem = {0};
     _cleanup_store_exec_ struct store_exec *x = NULL;
     char id[ID_SIZE], token[STORE_TOKEN_SIZE];

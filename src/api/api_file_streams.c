@@ -223,7 +223,9 @@ void api_tar_get(struct http_request *r, void *arg)
 struct upload {
     struct http_request *request;
     struct guest_call *call;
-    char *path;
+    struct api *api;
+    char sandbox_id[ID_SIZE];
+    char *path, *user;
     bool tar;
 };
 
@@ -232,6 +234,7 @@ static void upload_free(struct upload *u)
     if (u->call)
         guest_call_drop(u->call);
     free(u->path);
+    free(u->user);
     free(u);
 }
 
@@ -278,10 +281,30 @@ static void on_uploaded(void *arg, uint64_t count, const struct err *e)
     upload_free(u);
 }
 
+static const struct guest_put_callbacks put_callbacks = {.on_drain = on_upload_drain, .done = on_uploaded};
+static const struct http_body_events body_events = {.on_data = on_body, .on_end = on_body_end};
+
+/* The folder to unpack into is there, or cannot be made. */
+static void on_folder(void *arg, const struct err *e)
+{
+    struct upload *u = arg;
+    struct err error = {0};
+    struct guest *g = NULL;
+    u->call = NULL;
+    if (e)
+        error = *e;
+    else
+        g = sandbox_guest(u->api->control, NULL, u->sandbox_id, &error);
+    if (!g) {
+        on_uploaded(u, 0, &error);
+        return;
+    }
+    u->call = guest_tar_put(g, u->path, u->user, &put_callbacks, u);
+    http_request_read_body(u->request, &body_events, u);
+}
+
 static void upload(struct http_request *r, struct api *api, bool tar)
 {
-    static const struct guest_put_callbacks callbacks = {.on_drain = on_upload_drain, .done = on_uploaded};
-    static const struct http_body_events events = {.on_data = on_body, .on_end = on_body_end};
     const struct http_query *q = http_request_query(r);
     const char *path, *user, *mode = NULL;
     bool make_parents = true;
@@ -300,12 +323,18 @@ static void upload(struct http_request *r, struct api *api, bool tar)
         return;
     }
     struct upload *u = NEW(struct upload);
-    *u = (struct upload){.request = r, .path = xstrdup(path), .tar = tar};
+    *u = (struct upload){
+        .request = r, .api = api, .path = xstrdup(path), .user = user ? xstrdup(user) : NULL, .tar = tar};
+    snprintf(u->sandbox_id, ID_SIZE, "%s", http_request_param(r, "sandbox_id"));
     struct guest_file_put put = {
         .path = path, .user = user, .mode = mode ? (int)strtol(mode, NULL, 8) : 0644, .make_parents = make_parents};
     http_request_on_abort(r, on_upload_abort, u);
-    u->call = tar ? guest_tar_put(g, path, user, &callbacks, u) : guest_file_put(g, &put, &callbacks, u);
-    http_request_read_body(r, &events, u);
+    if (tar) {
+        u->call = guest_mkdir(g, path, true, -1, user, on_folder, u);
+        return;
+    }
+    u->call = guest_file_put(g, &put, &put_callbacks, u);
+    http_request_read_body(r, &body_events, u);
 }
 
 void api_file_put(struct http_request *r, void *arg)

@@ -333,8 +333,13 @@ static void on_end(void *arg, const struct err *e)
         on_read_end(p);
 }
 
+static void on_open(void *arg)
+{
+    (void)arg; /* the request is on its way already */
+}
+
 static const struct guest_connect_callbacks connect_callbacks = {
-    .on_data = on_data, .on_read_end = on_read_end, .on_drain = on_guest_drain, .done = on_end};
+    .on_open = on_open, .on_data = on_data, .on_read_end = on_read_end, .on_drain = on_guest_drain, .done = on_end};
 
 /* The port of the path; 0 and an error when it is none. */
 static uint16_t port_of(struct http_request *r, struct err *e)

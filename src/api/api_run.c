@@ -84,7 +84,7 @@ void api_run(struct http_request *r, void *arg)
         faults_add(&f, "/stdin_data", "expected at most 16 MiB");
     if (faults_reply(r, &f))
         return;
-    _cleanup_free_ char *spec = exec_body_spec(&body);
+    _cleanup_free_ char *spec = exec_body_spec(&body, api->config->exec_buffer_bytes);
     if (http_query_only(http_request_query(r), (const char *[]){NULL}, &e) < 0 ||
         exec_create(api->control, project_of(r), http_request_param(r, "sandbox_id"), spec, id, token, &e) < 0) {
         http_reply_error(r, &e);

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #define TIMEOUT_MIN_MS 1000
-#define TIMEOUT_MAX_MS 86400000
+#define TIMEOUT_MAX_MS CONFIG_TIMEOUT_MAX_MS
 
 /* ---- create ---- */
 

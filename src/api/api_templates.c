@@ -2,6 +2,7 @@
 #include "api/fields.h"
 #include "api/idempotency.h"
 #include "api/render.h"
+#include "api/wait.h"
 #include "control/template.h"
 
 /* By digest or tag, ready or not found. */
@@ -24,7 +25,7 @@ void api_template_list(struct http_request *r, void *arg)
     json_t *items = json_array();
     for (size_t i = 0; i < list.count; i++)
         if (list.items[i]->state == STORE_TEMPLATE_READY)
-            json_array_append_new(items, render_template(api, project_of(r), list.items[i]));
+            json_array_append_new(items, render_template(api, project_of(r), list.items[i], false));
     reply_list(r, items, list.next_cursor);
 }
 
@@ -36,7 +37,7 @@ void api_template_get(struct http_request *r, void *arg)
     if (find(r, api, &t, &e) < 0)
         http_reply_error(r, &e);
     else
-        http_reply_json(r, 200, render_template(api, project_of(r), t));
+        http_reply_json(r, 200, render_template(api, project_of(r), t, true));
 }
 
 /* What changes the platform for everybody needs the operator's key. */
@@ -54,11 +55,59 @@ struct import_body {
     const char *incoming, *tag;
 };
 
+struct pending_import {
+    uint64_t wait_ms;
+    char op_id[ID_SIZE];
+};
+
+static void free_pending(void *data)
+{
+    free(data);
+}
+
+/* 201 with the template when it is there in time, else 202, or the problem that ended the operation. */
+static void import_answer(struct http_request *r, struct api *api, void *data)
+{
+    const struct pending_import *p = data;
+    _cleanup_store_operation_ struct store_operation *op = NULL;
+    _cleanup_store_template_ struct store_template *t = NULL;
+    struct err e = {0};
+    char location[128];
+    int result = store_operation_get(api->store, NULL, p->op_id, &op, &e);
+    if (result >= 0 && op->state == STORE_OPERATION_SUCCEEDED)
+        result = store_template_get(api->store, op->target_id, &t, &e);
+    if (result < 0) {
+        http_reply_error(r, &e);
+        return;
+    }
+    wait_applied(r, p->wait_ms);
+    if (op->state == STORE_OPERATION_FAILED) {
+        err_set(&e, op->error_code ? op->error_code : ERR_INTERNAL, "%s", op->error_text ? op->error_text : "");
+        reply_problem(r, &e, json_pack("{s:s}", "operation_id", op->id));
+        return;
+    }
+    json_t *body = json_pack("{s:o}", "operation", render_operation(op));
+    snprintf(location, sizeof(location), t ? "/v1/templates/%s" : "/v1/operations/%s", t ? t->digest : op->id);
+    if (t)
+        json_object_set_new(body, "template", render_template(api, project_of(r), t, false));
+    http_reply_header(r, "Location", location);
+    http_reply_json(r, t ? 201 : 202, body);
+}
+
+static void import_wait(struct http_request *r, struct api *api, const struct store_operation *op, uint64_t wait_ms)
+{
+    struct pending_import *p = NEW(struct pending_import);
+    *p = (struct pending_import){.wait_ms = wait_ms};
+    memcpy(p->op_id, op->id, ID_SIZE);
+    bool open = STORE_MASK(op->state) & STORE_OPERATION_OPEN;
+    wait_then(r, api, op->id, open ? wait_ms : 0, import_answer, p, free_pending);
+}
+
 void api_template_import(struct http_request *r, void *arg)
 {
     static const struct field fields[] = {
         {"incoming", FIELD_STRING, offsetof(struct import_body, incoming), FIELD_REQUIRED,
-         .valid = template_incoming_valid, .expect = "the name of a folder in incoming/"},
+         .valid = node_incoming_valid, .expect = "the name of a folder in incoming/"},
         {"tag", FIELD_STRING, offsetof(struct import_body, tag), .valid = template_tag_valid, .expect = "a tag"},
     };
     struct api *api = arg;
@@ -68,14 +117,21 @@ void api_template_import(struct http_request *r, void *arg)
     struct import_body body = {0};
     struct err e = {0};
     char op_id[ID_SIZE], location[64];
+    uint64_t wait_ms = 0;
     fields_parse(http_request_json(r), "", fields, ARRAY_LEN(fields), &body, &f);
     if (!may_change(r) || faults_reply(r, &f))
         return;
-    int result = http_query_only(http_request_query(r), (const char *[]){NULL}, &e);
+    int result = http_query_only(http_request_query(r), (const char *[]){"wait", NULL}, &e);
+    if (result >= 0)
+        result = wait_wanted(r, &wait_ms, &e);
     if (result >= 0)
         result = idempotency_begin(r, api, &idem, &e);
     if (result > 0) {
-        idempotency_replay(r, &idem);
+        if (wait_ms && idem.kept.target_id &&
+            store_operation_get(api->store, NULL, idem.kept.target_id, &op, NULL) >= 0)
+            import_wait(r, api, op, wait_ms);
+        else
+            idempotency_replay(r, &idem);
         return;
     }
     if (result >= 0) {
@@ -90,6 +146,11 @@ void api_template_import(struct http_request *r, void *arg)
     json_t *answer = json_pack("{s:o}", "operation", render_operation(op));
     snprintf(location, sizeof(location), "/v1/operations/%s", op_id);
     idempotency_keep(api, &idem, 202, location, answer, op_id, NULL);
+    if (wait_ms) {
+        json_decref(answer);
+        import_wait(r, api, op, wait_ms);
+        return;
+    }
     http_reply_header(r, "Location", location);
     http_reply_json(r, 202, answer);
 }
@@ -143,7 +204,7 @@ void api_template_tag_set(struct http_request *r, void *arg)
     if (result < 0)
         http_reply_error(r, &e);
     else
-        http_reply_json(r, 200, render_template(api, project_of(r), t));
+        http_reply_json(r, 200, render_template(api, project_of(r), t, false));
 }
 
 void api_template_tag_delete(struct http_request *r, void *arg)

@@ -79,7 +79,7 @@ void run_body_parse(const json_t *json, struct exec_body *ret_body, struct fault
     check_common(ret_body, f);
 }
 
-char *exec_body_spec(const struct exec_body *b)
+char *exec_body_spec(const struct exec_body *b, uint64_t buffer_default)
 {
     json_t *spec = json_object();
     if (b->command)
@@ -96,8 +96,8 @@ char *exec_body_spec(const struct exec_body *b)
         json_object_set_new(spec, "stdin", json_true());
     if (b->terminal)
         json_object_set(spec, "terminal", (json_t *)b->terminal);
-    if (b->buffer_bytes)
-        json_object_set_new(spec, "buffer_bytes", json_integer(b->buffer_bytes));
+    json_object_set_new(spec, "buffer_bytes",
+                        json_integer(b->buffer_bytes ? b->buffer_bytes : (json_int_t)buffer_default));
     if (b->timeout_ms)
         json_object_set_new(spec, "timeout_ms", json_integer(b->timeout_ms));
     char *text = json_dumps(spec, JSON_COMPACT);

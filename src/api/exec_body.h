@@ -17,8 +17,8 @@ struct exec_body {
 void exec_body_parse(const json_t *json, struct exec_body *ret_body, struct faults *f);
 void run_body_parse(const json_t *json, struct exec_body *ret_body, struct faults *f);
 
-/* The normalised request; the caller frees. */
-char *exec_body_spec(const struct exec_body *b);
+/* The normalised request, with `buffer_default` where it names no size; the caller frees. */
+char *exec_body_spec(const struct exec_body *b, uint64_t buffer_default);
 
 /* {"rows", "cols"} */
 struct terminal_body {

@@ -58,7 +58,7 @@ static json_t *object_or_empty(const char *json)
     return value ? value : json_object();
 }
 
-static json_t *render_shape(uint32_t vcpus, uint32_t memory_mib, uint32_t disk_mib)
+json_t *render_shape(uint32_t vcpus, uint32_t memory_mib, uint32_t disk_mib)
 {
     return json_pack("{s:i, s:i, s:i}", "vcpus", (int)vcpus, "memory_mib", (int)memory_mib, "disk_mib",
                      (int)disk_mib);
@@ -165,7 +165,7 @@ json_t *render_exec_result(const struct store_exec *x)
                      exited ? json_integer((json_int_t)g->max_rss_bytes) : json_null());
 }
 
-/* ---- keys, projects, templates ---- */
+/* ---- keys, projects ---- */
 
 json_t *render_key(const struct store_api_key *k)
 {
@@ -173,8 +173,8 @@ json_t *render_key(const struct store_api_key *k)
     for (unsigned bit = 0; bit < 32; bit++)
         if (k->scopes & (1u << bit))
             json_array_append_new(scopes, json_string(store_scope_name(1u << bit)));
-    return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", k->id, "project_id", k->project_id, "name",
-                     k->name, "scopes", scopes, "created_at", render_time(k->created_at_ms), "expires_at",
+    return json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o}", "id", k->id, "project_id", k->project_id, "name",
+                     k->name, "prefix", k->prefix, "scopes", scopes, "created_at", render_time(k->created_at_ms), "expires_at",
                      render_time(k->expires_at_ms), "last_used_at", render_time(k->last_used_at_ms), "revoked_at",
                      render_time(k->revoked_at_ms));
 }
@@ -182,60 +182,4 @@ json_t *render_key(const struct store_api_key *k)
 json_t *render_project(const struct store_project *p)
 {
     return json_pack("{s:s, s:s, s:o}", "id", p->id, "name", p->name, "created_at", render_time(p->created_at_ms));
-}
-
-static json_t *string_at(const json_t *object, const char *name)
-{
-    json_t *value = json_object_get(object, name);
-    return json_is_string(value) ? json_incref(value) : json_string("");
-}
-
-static uint32_t number_at(const json_t *object, const char *name, uint32_t otherwise)
-{
-    json_t *value = json_object_get(object, name);
-    return json_is_integer(value) && json_integer_value(value) > 0 ? (uint32_t)json_integer_value(value) : otherwise;
-}
-
-json_t *render_template(struct api *api, const char *project_id, const struct store_template *t)
-{
-    json_t *manifest = object_or_empty(t->manifest_json), *tags = json_array(), *checkpoints = json_array();
-    struct store_template_tag *tag_rows = NULL;
-    struct store_template_shape *shape_rows = NULL;
-    size_t tag_count = 0, shape_count = 0;
-    store_template_tag_list(api->store, project_id, t->digest, &tag_rows, &tag_count, NULL);
-    for (size_t i = 0; i < tag_count; i++)
-        json_array_append_new(tags, json_string(tag_rows[i].tag));
-    store_template_shape_list(api->store, t->digest, &shape_rows, &shape_count, NULL);
-    for (size_t i = 0; i < shape_count; i++)
-        if (shape_rows[i].state == STORE_SHAPE_READY)
-            json_array_append_new(
-                checkpoints,
-                json_pack("{s:o, s:s, s:s}", "shape",
-                          render_shape(shape_rows[i].vcpus, shape_rows[i].memory_mib, shape_rows[i].disk_mib),
-                          "accelerator", accelerator_name(shape_rows[i].accelerator), "qemu_version",
-                          shape_rows[i].qemu_version));
-    free(tag_rows);
-    free(shape_rows);
-    const json_t *shape = json_object_get(manifest, "default_shape");
-    json_t *architecture = string_at(manifest, "architecture");
-    if (!json_string_length(architecture)) {
-        json_decref(architecture);
-        architecture = json_string("x86_64");
-    }
-    json_t *kernel = string_at(manifest, "kernel");
-    if (!json_string_length(kernel)) {
-        json_decref(kernel);
-        kernel = string_at(manifest, "kernel_version");
-    }
-    uint32_t least_disk = node_template_disk_mib(control_node(api->control), t->digest);
-    json_t *out = json_pack(
-        "{s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:o, s:o}", "digest", t->digest, "tags", tags, "architecture",
-        architecture, "kernel", kernel, "agent_version", string_at(manifest, "agent_version"), "default_shape",
-        render_shape(number_at(shape, "vcpus", api->config->default_vcpus),
-                     number_at(shape, "memory_mib", api->config->default_memory_mib),
-                     number_at(shape, "disk_mib", MAX(api->config->default_disk_mib, least_disk))),
-        "size_bytes", (json_int_t)t->size_bytes, "created_at", render_time(t->created_at_ms), "checkpoints",
-        checkpoints);
-    json_decref(manifest);
-    return out;
 }

@@ -22,8 +22,9 @@ json_t *render_exec(const struct store_exec *x);
 json_t *render_exec_result(const struct store_exec *x);
 json_t *render_key(const struct store_api_key *k);
 json_t *render_project(const struct store_project *p);
-/* With its tags and shapes from the store. */
-json_t *render_template(struct api *api, const char *project_id, const struct store_template *t);
+json_t *render_shape(uint32_t vcpus, uint32_t memory_mib, uint32_t disk_mib);
+/* With its tags and the shapes that are ready; `whole` also with its packages. */
+json_t *render_template(struct api *api, const char *project_id, const struct store_template *t, bool whole);
 json_t *render_missing(uint64_t jail_missing); /* names of jail features */
 
 const char *signal_name(int number);        /* "TERM"; NULL when there is no such signal */

@@ -27,7 +27,7 @@ static const struct err_info table[] = {
     {ERR_NO_SPACE, "no_space", 507, "No space left", 14, false},
 };
 
-static int err_vset(struct err *e, int code, const char *format, va_list args)
+ATTR_PRINTF(3, 0) static int err_vset(struct err *e, int code, const char *format, va_list args)
 {
     if (e) {
         e->code = code;
@@ -50,6 +50,8 @@ int err_errno(struct err *e, int code, int errnum, const char *format, ...)
     va_list args;
     if (errnum == ENOSPC || errnum == EDQUOT)
         code = ERR_NO_SPACE;
+    else if (errnum == EMFILE || errnum == ENFILE || errnum == ENOMEM)
+        code = ERR_UNAVAILABLE; /* of the host as a whole, and passing */
     va_start(args, format);
     err_vset(e, code, format, args);
     va_end(args);

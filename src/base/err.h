@@ -49,7 +49,8 @@ struct err_info {
 /* Write code and text into `e` (if not NULL) and return `code`. The text is cut at the size of `struct err`. */
 int err_set(struct err *e, int code, const char *format, ...) ATTR_PRINTF(3, 4);
 
-/* As err_set with ": " and the text of `errnum` added; ENOSPC and EDQUOT become ERR_NO_SPACE, ENOENT stays `code`. */
+/* As err_set with ": " and the text of `errnum` added; ENOSPC and EDQUOT become ERR_NO_SPACE, EMFILE,
+ * ENFILE and ENOMEM become ERR_UNAVAILABLE, ENOENT stays `code`. */
 int err_errno(struct err *e, int code, int errnum, const char *format, ...) ATTR_PRINTF(4, 5);
 
 /* Put "context: " before the text that `e` holds; returns the code of `e`. */

@@ -20,8 +20,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#define FILES_WANTED 65536
-
 char *daemon_config_path(const struct config *defaults, int argc, char **argv)
 {
     const char *state = defaults->state_dir, *variable = getenv("SPACE_STATE_DIR");
@@ -42,13 +40,10 @@ void daemon_process_setup(void)
     signal(SIGPIPE, SIG_IGN);
     umask(077);
     setrlimit(RLIMIT_CORE, &none);
+    /* As many descriptors as the operator allows, not as few as a shell asks for. */
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        rlim_t wanted = geteuid() == 0 ? MAX(files.rlim_max, (rlim_t)FILES_WANTED) : files.rlim_max;
-        struct rlimit raised = {wanted, wanted};
-        if (setrlimit(RLIMIT_NOFILE, &raised) < 0) {
-            files.rlim_cur = files.rlim_max;
-            setrlimit(RLIMIT_NOFILE, &files);
-        }
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
     }
 }
 

@@ -219,7 +219,8 @@ int main(int argc, char **argv)
         return status;
     config_init(&d.config);
     _cleanup_free_ char *default_path = daemon_config_path(&d.config, argc, argv);
-    if (config_load(&d.config, &argc, argv, environ, default_path, &e) < 0 || config_check(&d.config, &e) < 0) {
+    if (config_load(&d.config, &argc, argv, environ, default_path, &e) < 0 || config_check(&d.config, &e) < 0 ||
+        node_config_check(&d.config, &e) < 0) {
         fprintf(stderr, "spaced: %s\n", e.text);
         config_done(&d.config);
         return EX_CONFIG;

@@ -11,7 +11,8 @@
 
 struct api;
 
-/* `url`: "unix:/path" or "http://host:port" or https, without a path or with one that is put before every path. `key` may be NULL. */
+/* `url`: "unix:/path" or "http://host:port" or https, without a path or with one that is put before every path. `key`
+ * may be NULL. */
 int api_open(const char *url, const char *key, struct api **ret_api, struct err *e);
 void api_close(struct api *api);
 const char *api_url(const struct api *api);

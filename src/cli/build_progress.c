@@ -31,8 +31,9 @@ bool build_line_parse(const char *line, struct build_line *ret_line)
     if (!str_starts(line, "@progress "))
         return false;
     line += strlen("@progress");
-    if (!word(&line, l.step, sizeof(l.step)) || !word(&line, done, sizeof(done)) || !word(&line, total, sizeof(total)) ||
-        !str_to_u64(done, 0, UINT64_MAX, &l.done) || !str_to_u64(total, 0, UINT64_MAX, &l.total))
+    if (!word(&line, l.step, sizeof(l.step)) || !word(&line, done, sizeof(done)) ||
+        !word(&line, total, sizeof(total)) || !str_to_u64(done, 0, UINT64_MAX, &l.done) ||
+        !str_to_u64(total, 0, UINT64_MAX, &l.total))
         return false;
     snprintf(l.text, sizeof(l.text), "%s", line + strspn(line, " "));
     *ret_line = l;

@@ -24,7 +24,7 @@ enum {
 struct api;
 
 struct cli {
-    const char *url;   /* as given; NULL until cli_api has found it */
+    const char *url; /* as given; NULL until cli_api has found it */
     const char *key;
     const char *key_file;
     const char *state; /* the state folder, as given */
@@ -37,20 +37,20 @@ struct cli {
 };
 
 struct command {
-    const char *name;    /* "exec", "template build" */
-    const char *summary; /* one line, lower case */
-    const char *synopsis;/* what follows the name and options: "SANDBOX [--] COMMAND [ARG…]" */
-    const char *text;    /* paragraphs for --help and the man page, or NULL */
-    const char *examples;/* lines "command\tcomment", or NULL */
+    const char *name;     /* "exec", "template build" */
+    const char *summary;  /* one line, lower case */
+    const char *synopsis; /* what follows the name and options: "SANDBOX [--] COMMAND [ARG…]" */
+    const char *text;     /* paragraphs for --help and the man page, or NULL */
+    const char *examples; /* lines "command\tcomment", or NULL */
     const struct opt *options;
     size_t option_count;
-    size_t args_size;    /* of the struct that options fill, zeroed before */
+    size_t args_size; /* of the struct that options fill, zeroed before */
     void (*defaults)(void *args);
     int min_args, max_args; /* max_args -1: any number */
-    int words;           /* how many arguments may stand before its options end by themselves; 0 for any number, */
-                         /* OPTIONS_FIRST for none (what follows is a command with options of its own) */
-    bool raw_arguments;  /* nothing is parsed but --help as the only argument */
-    const char *complete;/* what its first argument is, for completion: sandbox, file, template, op, key or NULL */
+    int words;              /* how many arguments may stand before its options end by themselves; 0 for any number, */
+                            /* OPTIONS_FIRST for none (what follows is a command with options of its own) */
+    bool raw_arguments;     /* nothing is parsed but --help as the only argument */
+    const char *complete;   /* what its first argument is, for completion: sandbox, file, template, op, key or NULL */
     /* ≥ 0: exit status; negative: error code, its text in `e`. */
     int (*run)(struct cli *cli, void *args, int argc, char **argv, struct err *e);
 };

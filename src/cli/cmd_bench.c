@@ -81,8 +81,8 @@ static void print_results(const struct cli *cli, struct stats *stats)
             cells[2 + k] = values[k];
         }
         table_row(&table, cells, -1, COLOR_NONE);
-        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "name", names[i], "unit", "ms", "n",
-                                              (int)stats[i].len, "min", stats_at(&stats[i], at[0]), "p50",
+        json_array_append_new(list, json_pack("{s:s, s:s, s:i, s:f, s:f, s:f, s:f, s:f}", "name", names[i], "unit",
+                                              "ms", "n", (int)stats[i].len, "min", stats_at(&stats[i], at[0]), "p50",
                                               stats_at(&stats[i], 0.5), "p90", stats_at(&stats[i], 0.9), "p99",
                                               stats_at(&stats[i], 0.99), "max", stats_at(&stats[i], 1)));
     }
@@ -119,7 +119,10 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
     return r;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct bench_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct bench_args, member), __VA_ARGS__                                                     \
+    }
 
 static const struct opt options[] = {
     OPTION(rounds, .key = 'n', .name = "rounds", .arg = "N", .kind = OPT_NUMBER, .min = 1, .max = 10000,
@@ -133,7 +136,8 @@ const struct command command_bench = {
     .name = "bench",
     .summary = "measure creating, running commands and deleting",
     .synopsis = "",
-    .text = "Times are those of whole calls, from here. exec_first is the first command of a sandbox, exec those after it.",
+    .text =
+        "Times are those of whole calls, from here. exec_first is the first command of a sandbox, exec those after it.",
     .examples = "space bench -n 100\nspace bench --json --memory 1G",
     .options = options,
     .option_count = ARRAY_LEN(options),

@@ -80,20 +80,27 @@ static int run_resume(struct cli *cli, void *args, int argc, char **argv, struct
 }
 
 static const struct opt options[] = {
-    {.key = 'a', .name = "all", .kind = OPT_FLAG, .offset = offsetof(struct change_args, all),
+    {.key = 'a',
+     .name = "all",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct change_args, all),
      .help = "every sandbox of the project"},
-    {.name = "no-wait", .kind = OPT_FLAG, .offset = offsetof(struct change_args, no_wait),
+    {.name = "no-wait",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct change_args, no_wait),
      .help = "do not wait until it is done"},
 };
 
 #define COMMAND(verb, text_, summary_, examples_)                                                                      \
-    {.name = #verb, .summary = summary_, .synopsis = "SANDBOX…", .text = text_, .examples = examples_,                 \
-     .options = options, .option_count = ARRAY_LEN(options), .args_size = sizeof(struct change_args), .max_args = -1,  \
-     .complete = "sandbox", .run = run_##verb}
+    {                                                                                                                  \
+        .name = #verb, .summary = summary_, .synopsis = "SANDBOX…", .text = text_, .examples = examples_,              \
+        .options = options, .option_count = ARRAY_LEN(options), .args_size = sizeof(struct change_args),               \
+        .max_args = -1, .complete = "sandbox", .run = run_##verb                                                       \
+    }
 
 const struct command command_kill =
     COMMAND(kill, "Ends the machine and removes its disk.", "delete sandboxes", "space kill demo\nspace kill --all");
 const struct command command_pause =
-    COMMAND(pause, "Its processors stand still; memory, files and deadline stay as they are.", "let sandboxes stand still",
-            "space pause demo");
+    COMMAND(pause, "Its processors stand still; memory, files and deadline stay as they are.",
+            "let sandboxes stand still", "space pause demo");
 const struct command command_resume = COMMAND(resume, NULL, "let paused sandboxes go on", "space resume demo");

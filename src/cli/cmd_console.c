@@ -57,9 +57,16 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
 }
 
 static const struct opt options[] = {
-    {.name = "tail", .arg = "SIZE", .kind = OPT_BYTES, .offset = offsetof(struct console_args, tail), .min = 1,
-     .max = MIB, .help = "at most so much of the end (default: 64K)"},
-    {.name = "raw", .kind = OPT_FLAG, .offset = offsetof(struct console_args, raw),
+    {.name = "tail",
+     .arg = "SIZE",
+     .kind = OPT_BYTES,
+     .offset = offsetof(struct console_args, tail),
+     .min = 1,
+     .max = MIB,
+     .help = "at most so much of the end (default: 64K)"},
+    {.name = "raw",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct console_args, raw),
      .help = "do not escape what could act on this terminal"},
 };
 

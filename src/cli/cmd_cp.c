@@ -179,7 +179,10 @@ static int upload_file(struct copy *c, const char *from, const char *to, struct 
     c->fd = is_stdin ? STDIN_FILENO : opened;
     c->what = from;
     c->total = S_ISREG(st.st_mode) ? (uint64_t)st.st_size : 0;
-    struct transfer t = {.method = "PUT", .path = url, .read = on_read, .arg = c,
+    struct transfer t = {.method = "PUT",
+                         .path = url,
+                         .read = on_read,
+                         .arg = c,
                          .read_len = S_ISREG(st.st_mode) ? (int64_t)st.st_size : -1};
     return move_bytes(c, &t, e);
 }
@@ -216,8 +219,8 @@ static int upload_folder(struct copy *c, const char *from, const char *to, struc
     _cleanup_free_ char *url = remote_path(c, "/tar", to, NULL);
     c->fd = pipes[0];
     c->what = from;
-    struct transfer t = {.method = "PUT", .path = url, .read = on_read, .read_len = -1, .arg = c,
-                         .content_type = "application/x-tar"};
+    struct transfer t = {
+        .method = "PUT", .path = url, .read = on_read, .read_len = -1, .arg = c, .content_type = "application/x-tar"};
     r = move_bytes(c, &t, e);
     close(pipes[0]);
     pthread_join(thread, NULL);
@@ -334,7 +337,8 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
     struct copy c = {.cli = cli, .args = args, .fd = -1};
     bool from_remote = is_remote(argv[0], &from_sandbox, &from), to_remote = is_remote(argv[1], &to_sandbox, &to);
     if (from_remote == to_remote)
-        return err_set(e, ERR_INVALID, "one of the two must be in a sandbox (SANDBOX:/path) and the other on this machine");
+        return err_set(e, ERR_INVALID,
+                       "one of the two must be in a sandbox (SANDBOX:/path) and the other on this machine");
     path = from_remote ? from : to;
     if (path[0] != '/')
         return err_set(e, ERR_INVALID, "the path in the sandbox must begin with '/': \"%s\"", path);
@@ -359,7 +363,10 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
     return str_eq(type, "directory") ? download_folder(&c, from, to, e) : download_file(&c, from, to, size, e);
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct cp_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct cp_args, member), __VA_ARGS__                                                        \
+    }
 
 static const struct opt options[] = {
     OPTION(user, .key = 'u', .name = "user", .arg = "USER", .kind = OPT_TEXT,
@@ -372,10 +379,12 @@ const struct command command_cp = {
     .name = "cp",
     .summary = "copy files and folders into and out of a sandbox",
     .synopsis = "SOURCE TARGET",
-    .text = "One of the two is SANDBOX:/path, the other a path here; \"-\" is standard input or output. A folder is copied\n"
-            "with what is in it: into TARGET when that is a folder, else as TARGET; SOURCE/. copies its content alone.\n"
-            "Files appear complete or not at all. What comes out of a sandbox is not trusted: nothing is written outside\n"
-            "of TARGET, and devices, pipes and set-user-id bits are left out.",
+    .text =
+        "One of the two is SANDBOX:/path, the other a path here; \"-\" is standard input or output. A folder is "
+        "copied\n"
+        "with what is in it: into TARGET when that is a folder, else as TARGET; SOURCE/. copies its content alone.\n"
+        "Files appear complete or not at all. What comes out of a sandbox is not trusted: nothing is written outside\n"
+        "of TARGET, and devices, pipes and set-user-id bits are left out.",
     .examples = "space cp ./project demo:/home/user/\nspace cp demo:/var/log/. ./logs\n"
                 "space cp demo:/etc/os-release -\necho hello | space cp - demo:/tmp/greeting",
     .options = options,

@@ -35,7 +35,10 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
     return 0;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct create_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct create_args, member), __VA_ARGS__                                                    \
+    }
 
 static const struct opt options[] = {
     OPTION(create.name, .name = "name", .arg = "NAME", .kind = OPT_TEXT,

@@ -40,7 +40,8 @@ static void check_server(struct cli *cli, struct findings *f)
     }
     r = api_call(api, "GET", "/v1/templates/base", NULL, &template, NULL, &e);
     if (r == ERR_NOT_FOUND)
-        finding_add(f, "template", FINDING_WARNING, "make it with: space template build base", "there is no template \"base\"");
+        finding_add(f, "template", FINDING_WARNING, "make it with: space template build base",
+                    "there is no template \"base\"");
     else if (r < 0)
         finding_add(f, "template", FINDING_BAD, NULL, "%s", e.text);
     else
@@ -94,7 +95,9 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
 }
 
 static const struct opt options[] = {
-    {.name = "strict", .kind = OPT_FLAG, .offset = offsetof(struct doctor_args, strict),
+    {.name = "strict",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct doctor_args, strict),
      .help = "exit with 1 for warnings too"},
 };
 
@@ -102,8 +105,9 @@ const struct command command_doctor = {
     .name = "doctor",
     .summary = "check what this host can isolate and run",
     .synopsis = "",
-    .text = "Accelerator, QEMU, cgroups, namespaces, seccomp, memory, disk, the state folder, and what the server says of\n"
-            "itself: what is missing, and what that means. Exits with 1 when something cannot work.",
+    .text =
+        "Accelerator, QEMU, cgroups, namespaces, seccomp, memory, disk, the state folder, and what the server says of\n"
+        "itself: what is missing, and what that means. Exits with 1 when something cannot work.",
     .options = options,
     .option_count = ARRAY_LEN(options),
     .args_size = sizeof(struct doctor_args),

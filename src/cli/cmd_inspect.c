@@ -49,13 +49,20 @@ static void print_one(const struct cli *cli, const json_t *s)
     _cleanup_free_ char *expires_text = xasprintf("%s (%s)", expires ? expires : "-", format_since(expires, at, until));
     _cleanup_free_ char *metadata = pairs_text(json_object_get(s, "metadata"));
     const char *const pairs[][2] = {
-        {"id", json_text(s, "id")},           {"name", json_text(s, "name")},
-        {"state", json_text(s, "state")},     {"reason", json_text(s, "reason")},
-        {"template", template},               {"shape", shape},
-        {"accelerator", json_text(s, "accelerator")}, {"isolation", isolation},
-        {"pool", json_text(s, "pool")},       {"metadata", metadata},
-        {"created", created_text},            {"ready", json_text(s, "ready_at")},
-        {"expires", expires_text},            {"ended", json_text(s, "ended_at")},
+        {"id", json_text(s, "id")},
+        {"name", json_text(s, "name")},
+        {"state", json_text(s, "state")},
+        {"reason", json_text(s, "reason")},
+        {"template", template},
+        {"shape", shape},
+        {"accelerator", json_text(s, "accelerator")},
+        {"isolation", isolation},
+        {"pool", json_text(s, "pool")},
+        {"metadata", metadata},
+        {"created", created_text},
+        {"ready", json_text(s, "ready_at")},
+        {"expires", expires_text},
+        {"ended", json_text(s, "ended_at")},
         {"project", json_text(s, "project_id")},
     };
     print_pairs(cli, pairs, ARRAY_LEN(pairs));

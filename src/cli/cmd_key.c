@@ -74,7 +74,8 @@ static int run_create(struct cli *cli, void *args, int argc ATTR_UNUSED, char **
 
 static int run_ls(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv ATTR_UNUSED, struct err *e)
 {
-    static const char *const titles[] = {"ID", "NAME", "BEGINS WITH", "SCOPES", "CREATED", "LAST USED", "EXPIRES", "REVOKED"};
+    static const char *const titles[] = {"ID",      "NAME",      "BEGINS WITH", "SCOPES",
+                                         "CREATED", "LAST USED", "EXPIRES",     "REVOKED"};
     const struct key_args *a = args;
     struct api *api;
     _cleanup_json_ json_t *items = NULL;
@@ -181,7 +182,10 @@ static int run_project_ls(struct cli *cli, void *args ATTR_UNUSED, int argc ATTR
     return 0;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct key_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct key_args, member), __VA_ARGS__                                                       \
+    }
 
 static const struct opt create_options[] = {
     OPTION(scopes, .name = "scope", .arg = "SCOPE[,SCOPE…]", .kind = OPT_LIST, .help = "what it may do"),
@@ -194,20 +198,38 @@ static const struct opt ls_options[] = {
 };
 
 const struct command command_key_create = {
-    .name = "key create", .summary = "make an API key", .synopsis = "NAME",
+    .name = "key create",
+    .summary = "make an API key",
+    .synopsis = "NAME",
     .text = "Prints the secret, once. Scopes: sandboxes:read, sandboxes:write, execs, files, ports, templates:write,\n"
             "keys, admin. Without --scope the first five.",
-    .examples = "space key create ci --scope sandboxes:write,execs --expires 30d", .options = create_options,
-    .option_count = ARRAY_LEN(create_options), .args_size = sizeof(struct key_args), .min_args = 1, .max_args = 1,
+    .examples = "space key create ci --scope sandboxes:write,execs --expires 30d",
+    .options = create_options,
+    .option_count = ARRAY_LEN(create_options),
+    .args_size = sizeof(struct key_args),
+    .min_args = 1,
+    .max_args = 1,
     .run = run_create};
-const struct command command_key_ls = {
-    .name = "key ls", .summary = "list API keys", .synopsis = "", .options = ls_options,
-    .option_count = ARRAY_LEN(ls_options), .args_size = sizeof(struct key_args), .max_args = 0, .run = run_ls};
-const struct command command_key_revoke = {
-    .name = "key revoke", .summary = "make keys invalid from now on", .synopsis = "KEY…", .min_args = 1,
-    .max_args = -1, .complete = "key", .run = run_revoke};
-const struct command command_project_create = {
-    .name = "project create", .summary = "make a project", .synopsis = "NAME", .min_args = 1, .max_args = 1,
-    .run = run_project_create};
+const struct command command_key_ls = {.name = "key ls",
+                                       .summary = "list API keys",
+                                       .synopsis = "",
+                                       .options = ls_options,
+                                       .option_count = ARRAY_LEN(ls_options),
+                                       .args_size = sizeof(struct key_args),
+                                       .max_args = 0,
+                                       .run = run_ls};
+const struct command command_key_revoke = {.name = "key revoke",
+                                           .summary = "make keys invalid from now on",
+                                           .synopsis = "KEY…",
+                                           .min_args = 1,
+                                           .max_args = -1,
+                                           .complete = "key",
+                                           .run = run_revoke};
+const struct command command_project_create = {.name = "project create",
+                                               .summary = "make a project",
+                                               .synopsis = "NAME",
+                                               .min_args = 1,
+                                               .max_args = 1,
+                                               .run = run_project_create};
 const struct command command_project_ls = {
     .name = "project ls", .summary = "list projects", .synopsis = "", .max_args = 0, .run = run_project_ls};

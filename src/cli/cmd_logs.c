@@ -32,9 +32,15 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
 }
 
 static const struct opt options[] = {
-    {.key = 'f', .name = "follow", .kind = OPT_FLAG, .offset = offsetof(struct logs_args, follow),
+    {.key = 'f',
+     .name = "follow",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct logs_args, follow),
      .help = "go on until the command ends, and exit with its code"},
-    {.name = "from", .arg = "OFFSET", .kind = OPT_NUMBER, .offset = offsetof(struct logs_args, from),
+    {.name = "from",
+     .arg = "OFFSET",
+     .kind = OPT_NUMBER,
+     .offset = offsetof(struct logs_args, from),
      .help = "begin at this byte of the output"},
 };
 

@@ -68,7 +68,7 @@ static char *list_path(const struct ls_args *a, struct err *e)
 
 static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv ATTR_UNUSED, struct err *e)
 {
-    static const char *const titles[] = {"ID",      "NAME",    "STATE",   "TEMPLATE", "SHAPE",
+    static const char *const titles[] = {"ID",          "NAME",    "STATE",   "TEMPLATE", "SHAPE",
                                          "ACCELERATOR", "CREATED", "EXPIRES", "REASON"};
     struct api *api;
     _cleanup_json_ json_t *items = NULL;
@@ -108,7 +108,10 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
     return 0;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct ls_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct ls_args, member), __VA_ARGS__                                                        \
+    }
 
 static const struct opt options[] = {
     OPTION(all, .key = 'a', .name = "all", .kind = OPT_FLAG, .help = "with those that have ended"),
@@ -122,7 +125,8 @@ const struct command command_ls = {
     .summary = "list sandboxes",
     .synopsis = "",
     .text = "With --quiet only their ids.",
-    .examples = "space ls --metadata job=17\nspace ls -q --filter-state paused | xargs space kill\nspace ls --json | jq '.[].id'",
+    .examples = "space ls --metadata job=17\nspace ls -q --filter-state paused | xargs space kill\nspace ls --json | "
+                "jq '.[].id'",
     .options = options,
     .option_count = ARRAY_LEN(options),
     .args_size = sizeof(struct ls_args),

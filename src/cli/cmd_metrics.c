@@ -41,8 +41,11 @@ static int run(struct cli *cli, void *args ATTR_UNUSED, int argc ATTR_UNUSED, ch
              format_bytes((uint64_t)MAX(json_number(m, "host.memory_bytes"), 0), cost),
              format_duration(json_number(m, "host.cpu_us") / 1000, host_cpu));
     const char *const pairs[][2] = {
-        {"up", format_duration(json_number(m, "uptime_ms"), uptime)}, {"processors", cpu}, {"memory", memory},
-        {"disk", disk}, {"processes", processes},
+        {"up", format_duration(json_number(m, "uptime_ms"), uptime)},
+        {"processors", cpu},
+        {"memory", memory},
+        {"disk", disk},
+        {"processes", processes},
         {"on the host", json_is_null(json_at(m, "host.memory_bytes")) ? NULL : host},
     };
     print_pairs(cli, pairs, ARRAY_LEN(pairs));

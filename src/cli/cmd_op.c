@@ -12,7 +12,7 @@ struct op_args {
 
 static enum color color_of(const char *state)
 {
-    return !state                      ? COLOR_NONE
+    return !state                       ? COLOR_NONE
            : str_eq(state, "succeeded") ? COLOR_GOOD
            : str_eq(state, "failed")    ? COLOR_BAD
                                         : COLOR_WARN;
@@ -39,8 +39,7 @@ static int run_ls(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv
         r = sandbox_resolve(api, a->sandbox, id, e);
     if (r < 0)
         return r;
-    _cleanup_free_ char *path =
-        api_path("/v1/operations", "state", a->state, "sandbox", a->sandbox ? id : NULL, NULL);
+    _cleanup_free_ char *path = api_path("/v1/operations", "state", a->state, "sandbox", a->sandbox ? id : NULL, NULL);
     r = api_list(api, path, 0, &items, e);
     if (r < 0)
         return r;
@@ -138,7 +137,10 @@ static int run_wait(struct cli *cli, void *args, int argc, char **argv, struct e
     return r;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct op_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct op_args, member), __VA_ARGS__                                                        \
+    }
 
 static const struct opt ls_options[] = {
     OPTION(state, .name = "filter-state", .arg = "STATE[,STATE…]", .kind = OPT_TEXT,
@@ -150,15 +152,31 @@ static const struct opt wait_options[] = {
            .help = "give up after so long; exit code 18"),
 };
 
-const struct command command_op_ls = {
-    .name = "op ls", .summary = "list operations", .synopsis = "", .options = ls_options,
-    .option_count = ARRAY_LEN(ls_options), .args_size = sizeof(struct op_args), .max_args = 0,
-    .examples = "space op ls --sandbox demo", .run = run_ls};
-const struct command command_op_get = {
-    .name = "op get", .summary = "show an operation", .synopsis = "OPERATION", .min_args = 1, .max_args = 1,
-    .complete = "op", .run = run_get};
+const struct command command_op_ls = {.name = "op ls",
+                                      .summary = "list operations",
+                                      .synopsis = "",
+                                      .options = ls_options,
+                                      .option_count = ARRAY_LEN(ls_options),
+                                      .args_size = sizeof(struct op_args),
+                                      .max_args = 0,
+                                      .examples = "space op ls --sandbox demo",
+                                      .run = run_ls};
+const struct command command_op_get = {.name = "op get",
+                                       .summary = "show an operation",
+                                       .synopsis = "OPERATION",
+                                       .min_args = 1,
+                                       .max_args = 1,
+                                       .complete = "op",
+                                       .run = run_get};
 const struct command command_op_wait = {
-    .name = "op wait", .summary = "wait until operations have ended", .synopsis = "OPERATION…",
+    .name = "op wait",
+    .summary = "wait until operations have ended",
+    .synopsis = "OPERATION…",
     .text = "Shows the step, how far it is and the time. When one has failed, that is this command's failure too.",
-    .options = wait_options, .option_count = ARRAY_LEN(wait_options), .args_size = sizeof(struct op_args),
-    .min_args = 1, .max_args = -1, .complete = "op", .run = run_wait};
+    .options = wait_options,
+    .option_count = ARRAY_LEN(wait_options),
+    .args_size = sizeof(struct op_args),
+    .min_args = 1,
+    .max_args = -1,
+    .complete = "op",
+    .run = run_wait};

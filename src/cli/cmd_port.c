@@ -1,5 +1,5 @@
-/* space port: local TCP ports that lead to ports in a sandbox. One thread a connection: each is an upgraded connection of
- * its own to the server, so that TLS and proxies work as for every other call. */
+/* space port: local TCP ports that lead to ports in a sandbox. One thread a connection: each is an upgraded connection
+ * of its own to the server, so that TLS and proxies work as for every other call. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <netinet/in.h>
@@ -206,8 +206,8 @@ static int listen_on(struct port_spec *spec, int *ret_fd, struct err *e)
     int on = 1;
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) < 0 ||
         bind(fd, (struct sockaddr *)&address, len) < 0 || listen(fd, 64) < 0)
-        return err_errno(e, errno == EADDRINUSE ? ERR_CONFLICT : ERR_SYSTEM, errno, "listen on %s port %u", spec->address,
-                         spec->local);
+        return err_errno(e, errno == EADDRINUSE ? ERR_CONFLICT : ERR_SYSTEM, errno, "listen on %s port %u",
+                         spec->address, spec->local);
     getsockname(fd, (struct sockaddr *)&address, &len);
     spec->local = ntohs(address.ss_family == AF_INET ? v4->sin_port : v6->sin6_port);
     *ret_fd = steal_fd(&fd);
@@ -231,10 +231,10 @@ static int serve(struct forward *f, struct err *e)
             return r;
         }
         fds[i] = (struct pollfd){.fd = f->listeners[i], .events = POLLIN};
-        json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "address", f->specs[i].address, "port", f->specs[i].local,
-                                              "guest_port", f->specs[i].guest));
-        say(f->cli, "space: %s port %u leads to port %u of %s", f->specs[i].address, f->specs[i].local, f->specs[i].guest,
-            f->sandbox);
+        json_array_append_new(list, json_pack("{s:s, s:i, s:i}", "address", f->specs[i].address, "port",
+                                              f->specs[i].local, "guest_port", f->specs[i].guest));
+        say(f->cli, "space: %s port %u leads to port %u of %s", f->specs[i].address, f->specs[i].local,
+            f->specs[i].guest, f->sandbox);
     }
     if (f->cli->json)
         print_json(list);
@@ -278,7 +278,9 @@ static int run(struct cli *cli, void *args, int argc, char **argv, struct err *e
 }
 
 static const struct opt options[] = {
-    {.name = "show-url", .kind = OPT_FLAG, .offset = offsetof(struct port_args, show_url),
+    {.name = "show-url",
+     .kind = OPT_FLAG,
+     .offset = offsetof(struct port_args, show_url),
      .help = "print the URL of the port for HTTP and WebSocket, and do not forward"},
 };
 
@@ -286,7 +288,8 @@ const struct command command_port = {
     .name = "port",
     .summary = "reach ports of a sandbox from here",
     .synopsis = "SANDBOX [[ADDRESS:]LOCAL:]PORT…",
-    .text = "Listens here, and passes each TCP connection on to the port in the sandbox, until it is interrupted. LOCAL is\n"
+    .text = "Listens here, and passes each TCP connection on to the port in the sandbox, until it is interrupted. "
+            "LOCAL is\n"
             "PORT unless given; 0 takes one that is free. ADDRESS is 127.0.0.1 unless given.",
     .examples = "space port demo 8080\nspace port demo 15432:5432 0:80\nspace port demo '[::1]:9000:80'\n"
                 "curl -H \"Authorization: Bearer $SPACE_API_KEY\" \"$(space port --show-url demo 8080)\"",

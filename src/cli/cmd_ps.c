@@ -65,14 +65,18 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
                                format_since(json_text(exec, "created_at"), clock_wall_ms(), created),
                                json_number(exec, "pid") ? pid : NULL,
                                command};
-        table_row(&table, cells, ended || signal ? 2 : -1, ended && !json_number(exec, "exit_code") ? COLOR_GOOD : COLOR_BAD);
+        table_row(&table, cells, ended || signal ? 2 : -1,
+                  ended && !json_number(exec, "exit_code") ? COLOR_GOOD : COLOR_BAD);
     }
     table_print(&table, cli);
     return 0;
 }
 
 static const struct opt options[] = {
-    {.name = "filter-state", .arg = "STATE[,STATE…]", .kind = OPT_TEXT, .offset = offsetof(struct ps_args, state),
+    {.name = "filter-state",
+     .arg = "STATE[,STATE…]",
+     .kind = OPT_TEXT,
+     .offset = offsetof(struct ps_args, state),
      .help = "those in these states"},
 };
 

@@ -96,8 +96,10 @@ static int run_once(struct cli *cli, const struct create_options *create, const 
     }
     lease_done(&lease);
     struct err why = {0};
-    if (id[0] && !keep && sandbox_change(cli, api, "DELETE", id, "", false, NULL, &why) < 0 && why.code != ERR_GONE)
-        say(cli, "space: the sandbox %s is left: %s", id, why.text);
+    if (id[0] && !keep && sandbox_change(cli, api, "DELETE", id, "", false, NULL, &why) < 0 && why.code != ERR_GONE) {
+        _cleanup_free_ char *text = escaped(why.text);
+        say(cli, "space: the sandbox %s is left: %s", id, text);
+    }
     sigprocmask(SIG_SETMASK, &before, NULL);
     return r;
 }
@@ -114,7 +116,10 @@ static int run_run(struct cli *cli, void *args, int argc, char **argv, struct er
     return run_once(cli, &a->create, &a->exec, exec, a->keep, !a->lifetime_ms, e);
 }
 
-#define RUN(member, ...) {.offset = offsetof(struct run_args, member), __VA_ARGS__}
+#define RUN(member, ...)                                                                                               \
+    {                                                                                                                  \
+        .offset = offsetof(struct run_args, member), __VA_ARGS__                                                       \
+    }
 
 static const struct opt run_options[] = {
     EXEC_OPTIONS(struct run_args, exec),
@@ -182,23 +187,28 @@ static int run_exec(struct cli *cli, void *args, int argc, char **argv, struct e
     return 0;
 }
 
-#define EXEC(member, ...) {.offset = offsetof(struct exec_args, member), __VA_ARGS__}
+#define EXEC(member, ...)                                                                                              \
+    {                                                                                                                  \
+        .offset = offsetof(struct exec_args, member), __VA_ARGS__                                                      \
+    }
 
 static const struct opt exec_options[] = {
     EXEC_OPTIONS(struct exec_args, exec),
     EXEC(exec.timeout_ms, .name = "timeout", .arg = "TIME", .kind = OPT_TIME, .min = 1, .max = 86400000,
          .help = "end the command after so long; exit code 124"),
-    EXEC(exec.detach, .key = 'd', .name = "detach", .kind = OPT_FLAG, .help = "start it, print its id, and do not wait"),
+    EXEC(exec.detach, .key = 'd', .name = "detach", .kind = OPT_FLAG,
+         .help = "start it, print its id, and do not wait"),
 };
 
 const struct command command_exec = {
     .name = "exec",
     .summary = "run a command in a sandbox",
     .synopsis = "SANDBOX [--] COMMAND [ARG…]",
-    .text = "Output comes as it is made, standard output and error apart. The exit code is the command's, with the same\n"
-            "exceptions as for run. When the connection is lost the output is taken up again where it was; the command\n"
-            "goes on meanwhile. Signals are passed on; four interrupts give up. With --json each line is one event, its\n"
-            "data in base64.",
+    .text =
+        "Output comes as it is made, standard output and error apart. The exit code is the command's, with the same\n"
+        "exceptions as for run. When the connection is lost the output is taken up again where it was; the command\n"
+        "goes on meanwhile. Signals are passed on; four interrupts give up. With --json each line is one event, its\n"
+        "data in base64.",
     .examples = "space exec demo -- ls -l /\n"
                 "space exec -it demo -- bash\ta terminal\n"
                 "space exec -u user -w /tmp -e LANG demo -- env\n"
@@ -224,7 +234,10 @@ static int run_shell(struct cli *cli, void *args, int argc, char **argv, struct 
 {
     const struct shell_args *a = args;
     cli->own_exit = true;
-    struct exec_options options = {.terminal = true, .user = a->user, .cwd = a->cwd, .env = a->env,
+    struct exec_options options = {.terminal = true,
+                                   .user = a->user,
+                                   .cwd = a->cwd,
+                                   .env = a->env,
                                    .shell = "command -v bash >/dev/null && exec bash -l; exec sh -l"};
     _cleanup_json_ json_t *request = NULL;
     struct api *api;
@@ -246,7 +259,10 @@ static int run_shell(struct cli *cli, void *args, int argc, char **argv, struct 
     return exec_perform(&follow, &options, request, e);
 }
 
-#define SHELL(member, ...) {.offset = offsetof(struct shell_args, member), __VA_ARGS__}
+#define SHELL(member, ...)                                                                                             \
+    {                                                                                                                  \
+        .offset = offsetof(struct shell_args, member), __VA_ARGS__                                                     \
+    }
 
 static const struct opt shell_options[] = {
     SHELL(user, .key = 'u', .name = "user", .arg = "USER", .kind = OPT_TEXT, .help = "as this user (default: root)"),
@@ -259,8 +275,9 @@ const struct command command_shell = {
     .name = "shell",
     .summary = "open a terminal in a sandbox",
     .synopsis = "[SANDBOX]",
-    .text = "Without a sandbox one is created, and deleted at the end. \"~.\" at the start of a line leaves the terminal;\n"
-            "what runs in it goes on. The window's size is passed on, and a lost connection is taken up again.",
+    .text =
+        "Without a sandbox one is created, and deleted at the end. \"~.\" at the start of a line leaves the terminal;\n"
+        "what runs in it goes on. The window's size is passed on, and a lost connection is taken up again.",
     .examples = "space shell demo\nspace shell\ta sandbox for this shell alone",
     .options = shell_options,
     .option_count = ARRAY_LEN(shell_options),

@@ -80,19 +80,27 @@ static int run_ls(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv
     return 0;
 }
 
+/* How many there are: a list of hundreds is for --json. */
+static char *packages_text(const json_t *template)
+{
+    size_t count = json_array_size(json_object_get(template, "packages"));
+    return count ? xasprintf("%zu (--json lists them)", count) : NULL;
+}
+
 static void print_template(const struct cli *cli, const json_t *t)
 {
     char size[24], shape[128], memory[24], disk[24];
     snprintf(shape, sizeof(shape), "%lld vCPU, %s memory, %s disk", (long long)json_number(t, "default_shape.vcpus"),
              format_bytes((uint64_t)MAX(json_number(t, "default_shape.memory_mib"), 0) * MIB, memory),
              format_bytes((uint64_t)MAX(json_number(t, "default_shape.disk_mib"), 0) * MIB, disk));
-    _cleanup_free_ char *tags = tags_text(t);
+    _cleanup_free_ char *tags = tags_text(t), *packages = packages_text(t);
     const char *const pairs[][2] = {
         {"digest", json_text(t, "digest")},
         {"tags", *tags ? tags : NULL},
         {"architecture", json_text(t, "architecture")},
         {"kernel", json_text(t, "kernel")},
-        {"agent", json_text(t, "agent_version")},
+        {"agent", json_text(t, "agent_sha256")},
+        {"packages", packages},
         {"default shape", shape},
         {"size", format_bytes((uint64_t)MAX(json_number(t, "size_bytes"), 0), size)},
         {"created", json_text(t, "created_at")},
@@ -104,9 +112,9 @@ static void print_template(const struct cli *cli, const json_t *t)
     {
         const char *accelerator = json_text(c, "accelerator"), *qemu = json_text(c, "qemu_version");
         _cleanup_free_ char *text =
-            xasprintf("%lld vCPU, %lld MiB memory, %lld MiB disk, %s, QEMU %s", (long long)json_number(c, "shape.vcpus"),
-                      (long long)json_number(c, "shape.memory_mib"), (long long)json_number(c, "shape.disk_mib"),
-                      accelerator ? accelerator : "?", qemu ? qemu : "?");
+            xasprintf("%lld vCPU, %lld MiB memory, %lld MiB disk, %s, QEMU %s",
+                      (long long)json_number(c, "shape.vcpus"), (long long)json_number(c, "shape.memory_mib"),
+                      (long long)json_number(c, "shape.disk_mib"), accelerator ? accelerator : "?", qemu ? qemu : "?");
         const char *const line[][2] = {{"ready      ", text}};
         print_pairs(cli, line, 1);
     }
@@ -204,22 +212,48 @@ static const struct opt ls_options[] = {
     {.name = "full", .kind = OPT_FLAG, .offset = offsetof(struct template_args, full), .help = "whole digests"},
 };
 
-const struct command command_template_ls = {
-    .name = "template ls", .summary = "list templates", .synopsis = "", .options = ls_options,
-    .option_count = ARRAY_LEN(ls_options), .args_size = sizeof(struct template_args), .max_args = 0, .run = run_ls};
-const struct command command_template_inspect = {
-    .name = "template inspect", .summary = "show all about a template", .synopsis = "TEMPLATE", .min_args = 1,
-    .max_args = 1, .complete = "template", .run = run_inspect};
-const struct command command_template_tag = {
-    .name = "template tag", .summary = "move a tag to a template", .synopsis = "TEMPLATE TAG", .min_args = 2,
-    .max_args = 2, .complete = "template", .examples = "space template tag 9f86d081884c stable", .run = run_tag};
-const struct command command_template_untag = {
-    .name = "template untag", .summary = "remove a tag", .synopsis = "TAG", .min_args = 1, .max_args = 1,
-    .complete = "template", .run = run_untag};
-const struct command command_template_rm = {
-    .name = "template rm", .summary = "remove templates with their tags", .synopsis = "TEMPLATE…",
-    .text = "One that a sandbox uses is not removed.", .min_args = 1, .max_args = -1, .complete = "template",
-    .run = run_rm};
-const struct command command_template_log = {
-    .name = "template log", .summary = "show the log of a template's build", .synopsis = "TEMPLATE", .min_args = 1,
-    .max_args = 1, .complete = "template", .run = run_log};
+const struct command command_template_ls = {.name = "template ls",
+                                            .summary = "list templates",
+                                            .synopsis = "",
+                                            .options = ls_options,
+                                            .option_count = ARRAY_LEN(ls_options),
+                                            .args_size = sizeof(struct template_args),
+                                            .max_args = 0,
+                                            .run = run_ls};
+const struct command command_template_inspect = {.name = "template inspect",
+                                                 .summary = "show all about a template",
+                                                 .synopsis = "TEMPLATE",
+                                                 .min_args = 1,
+                                                 .max_args = 1,
+                                                 .complete = "template",
+                                                 .run = run_inspect};
+const struct command command_template_tag = {.name = "template tag",
+                                             .summary = "move a tag to a template",
+                                             .synopsis = "TEMPLATE TAG",
+                                             .min_args = 2,
+                                             .max_args = 2,
+                                             .complete = "template",
+                                             .examples = "space template tag 9f86d081884c stable",
+                                             .run = run_tag};
+const struct command command_template_untag = {.name = "template untag",
+                                               .summary = "remove a tag",
+                                               .synopsis = "TAG",
+                                               .min_args = 1,
+                                               .max_args = 1,
+                                               .complete = "template",
+                                               .run = run_untag};
+const struct command command_template_rm = {.name = "template rm",
+                                            .summary = "remove templates with their tags",
+                                            .synopsis = "TEMPLATE…",
+                                            .text = "One that a sandbox uses is not removed.",
+                                            .min_args = 1,
+                                            .max_args = -1,
+                                            .complete = "template",
+                                            .run = run_rm};
+const struct command command_template_log = {.name = "template log",
+                                             .summary = "show the log of a template's build",
+                                             .synopsis = "TEMPLATE",
+                                             .min_args = 1,
+                                             .max_args = 1,
+                                             .complete = "template",
+                                             .run = run_log};

@@ -1,7 +1,7 @@
 /* space template build, space template import: make a template's parts on this host, and have the server take them in.
  *
- * The parts are made by a script beside this program, which tells how far it is by lines `@progress STEP DONE TOTAL TEXT`
- * and at its end `@result FOLDER`, the name of the finished folder in <state>/incoming/. */
+ * The parts are made by a script beside this program, which tells how far it is by lines `@progress STEP DONE TOTAL
+ * TEXT` and at its end `@result FOLDER`, the name of the finished folder in <state>/incoming/. */
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -62,8 +62,8 @@ static void step_done(struct build *b)
     progress_clear(&b->progress);
     _cleanup_free_ char *step = escaped(b->step);
     say(b->cli, "%s✓%s %-10s %s%s%s", color_on(COLOR_GOOD, b->cli->color_err), color_off(b->cli->color_err), step,
-        color_on(COLOR_DIM, b->cli->color_err),
-        format_duration((int64_t)(clock_mono_ms() - b->step_ms), took), color_off(b->cli->color_err));
+        color_on(COLOR_DIM, b->cli->color_err), format_duration((int64_t)(clock_mono_ms() - b->step_ms), took),
+        color_off(b->cli->color_err));
 }
 
 static void take_out_line(struct build *b, const char *line)
@@ -153,7 +153,8 @@ static int run_script(struct build *b, char **argv, struct err *e)
     sigaction(SIGTERM, &action, NULL);
     bool out = true, err = true;
     while (out || err) {
-        struct pollfd fds[] = {{.fd = out ? pipes[0] : -1, .events = POLLIN}, {.fd = err ? pipes[1] : -1, .events = POLLIN}};
+        struct pollfd fds[] = {{.fd = out ? pipes[0] : -1, .events = POLLIN},
+                               {.fd = err ? pipes[1] : -1, .events = POLLIN}};
         if (poll(fds, 2, -1) < 0 && errno != EINTR)
             break;
         if (fds[0].revents)
@@ -219,11 +220,12 @@ static int run_build(struct cli *cli, void *args, int argc ATTR_UNUSED, char **a
     const struct build_args *a = args;
     struct api *api;
     size_t len = strlen(argv[0]);
-    if (len == 0 || len > 63 || strspn(argv[0], "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
+    if (len == 0 || len > 48 || strspn(argv[0], "abcdefghijklmnopqrstuvwxyz0123456789-") != len)
         return err_set(e, ERR_INVALID, "\"%s\" is no name of a build", argv[0]);
     _cleanup_free_ char *script = script_path(argv[0]);
     if (!script)
-        return err_set(e, ERR_NOT_FOUND, "there is no build \"%s\" (build-%s.sh) beside this program", argv[0], argv[0]);
+        return err_set(e, ERR_NOT_FOUND, "there is no build \"%s\" (build-%s.sh) beside this program", argv[0],
+                       argv[0]);
     /* Minutes of building are for nothing when nobody takes the result. */
     int r = cli_api(cli, &api, e);
     if (r >= 0)
@@ -268,12 +270,16 @@ static int run_import(struct cli *cli, void *args, int argc ATTR_UNUSED, char **
     return r < 0 ? r : import(cli, api, argv[0], a->tag, e);
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct build_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct build_args, member), __VA_ARGS__                                                     \
+    }
 #define TAG OPTION(tag, .name = "tag", .arg = "TAG", .kind = OPT_TEXT, .help = "tag that moves to it")
 
 static const struct opt build_options[] = {
     TAG,
-    OPTION(fresh, .name = "fresh", .kind = OPT_FLAG, .help = "make the root file system anew, whatever is in the cache"),
+    OPTION(fresh, .name = "fresh", .kind = OPT_FLAG,
+           .help = "make the root file system anew, whatever is in the cache"),
     OPTION(size, .name = "size", .arg = "SIZE", .kind = OPT_BYTES, .min = 256 * MIB, .max = 64 * GIB,
            .help = "size of its root file system (default: 2G)"),
     OPTION(cache, .name = "cache", .arg = "DIR", .kind = OPT_TEXT,
@@ -285,9 +291,10 @@ const struct command command_template_build = {
     .name = "template build",
     .summary = "build a template from Debian packages",
     .synopsis = "base",
-    .text = "Makes kernel, root file system and initramfs on this host, which must be the server's, then has the server\n"
-            "boot it once, warm it up and freeze it. Prints the digest. A build that fails leaves nothing behind. The tag\n"
-            "is the build's name unless --tag says otherwise.",
+    .text =
+        "Makes kernel, root file system and initramfs on this host, which must be the server's, then has the server\n"
+        "boot it once, warm it up and freeze it. Prints the digest. A build that fails leaves nothing behind. The tag\n"
+        "is the build's name unless --tag says otherwise.",
     .examples = "space template build base\nspace template build base --fresh --tag base-next",
     .options = build_options,
     .option_count = ARRAY_LEN(build_options),

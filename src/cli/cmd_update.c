@@ -48,7 +48,10 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv, s
     return 0;
 }
 
-#define OPTION(member, ...) {.offset = offsetof(struct update_args, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct update_args, member), __VA_ARGS__                                                    \
+    }
 
 static const struct opt options[] = {
     OPTION(timeout_ms, .name = "timeout", .arg = "TIME", .kind = OPT_TIME, .min = 1000, .max = 86400000,

@@ -9,8 +9,8 @@ extern const struct command command_create, command_ls, command_inspect, command
     command_kill;
 extern const struct command command_ps, command_logs, command_console, command_metrics;
 extern const struct command command_cp, command_port;
-extern const struct command command_template_build, command_template_import, command_template_ls, command_template_inspect,
-    command_template_tag, command_template_untag, command_template_rm, command_template_log;
+extern const struct command command_template_build, command_template_import, command_template_ls,
+    command_template_inspect, command_template_tag, command_template_untag, command_template_rm, command_template_log;
 extern const struct command command_op_ls, command_op_get, command_op_wait;
 extern const struct command command_key_create, command_key_ls, command_key_revoke, command_project_create,
     command_project_ls;

@@ -25,8 +25,8 @@ int template_resolve(struct api *api, const char *text, bool digest_needed, char
 int sandbox_create(struct cli *cli, struct api *api, const json_t *request, bool wait, char ret_id[ID_SIZE],
                    json_t **ret_answer, struct err *e);
 
-/* Follow an operation to its end with progress: ret_operation (may be NULL) is its last form. Its own failure comes back
- * as this call's. `text` is what is shown before the first step is known. */
+/* Follow an operation to its end with progress: ret_operation (may be NULL) is its last form. Its own failure comes
+ * back as this call's. `text` is what is shown before the first step is known. */
 int operation_wait(struct cli *cli, struct api *api, const char *id, const char *text, uint64_t timeout_ms,
                    json_t **ret_operation, struct err *e);
 
@@ -42,16 +42,36 @@ struct create_options {
 };
 
 #define CREATE_OPTIONS(type, member)                                                                                   \
-    {.name = "template", .arg = "TEMPLATE", .kind = OPT_TEXT, .offset = offsetof(type, member.template),               \
+    {.name = "template",                                                                                               \
+     .arg = "TEMPLATE",                                                                                                \
+     .kind = OPT_TEXT,                                                                                                 \
+     .offset = offsetof(type, member.template),                                                                        \
      .help = "tag or digest to start from (default: base)"},                                                           \
-        {.name = "vcpus", .arg = "N", .kind = OPT_NUMBER, .offset = offsetof(type, member.vcpus), .min = 1, .max = 8,  \
+        {.name = "vcpus",                                                                                              \
+         .arg = "N",                                                                                                   \
+         .kind = OPT_NUMBER,                                                                                           \
+         .offset = offsetof(type, member.vcpus),                                                                       \
+         .min = 1,                                                                                                     \
+         .max = 8,                                                                                                     \
          .help = "processors"},                                                                                        \
-        {.name = "memory", .arg = "SIZE", .kind = OPT_BYTES, .offset = offsetof(type, member.memory),                  \
-         .min = 128 * MIB, .max = 8 * GIB, .help = "memory, such as 512M"},                                            \
-        {.name = "disk", .arg = "SIZE", .kind = OPT_BYTES, .offset = offsetof(type, member.disk), .min = 256 * MIB,    \
-         .max = 64 * GIB, .help = "disk, such as 4G"},                                                                 \
-        {.name = "metadata", .arg = "KEY=VALUE", .kind = OPT_LIST, .offset = offsetof(type, member.metadata),          \
-         .help = "a label for lists to filter by"}
+        {.name = "memory",                                                                                             \
+         .arg = "SIZE",                                                                                                \
+         .kind = OPT_BYTES,                                                                                            \
+         .offset = offsetof(type, member.memory),                                                                      \
+         .min = 128 * MIB,                                                                                             \
+         .max = 8 * GIB,                                                                                               \
+         .help = "memory, such as 512M"},                                                                              \
+        {.name = "disk",                                                                                               \
+         .arg = "SIZE",                                                                                                \
+         .kind = OPT_BYTES,                                                                                            \
+         .offset = offsetof(type, member.disk),                                                                        \
+         .min = 256 * MIB,                                                                                             \
+         .max = 64 * GIB,                                                                                              \
+         .help = "disk, such as 4G"},                                                                                  \
+    {                                                                                                                  \
+        .name = "metadata", .arg = "KEY=VALUE", .kind = OPT_LIST, .offset = offsetof(type, member.metadata),           \
+        .help = "a label for lists to filter by"                                                                       \
+    }
 
 int create_request(const struct create_options *o, json_t **ret_request, struct err *e);
 

@@ -23,7 +23,8 @@ const char *cli_state_folder(struct cli *cli)
         return cli->state;
     if (cli->state_found)
         return cli->state_found;
-    const char *given = environment("SPACE_STATE_DIR"), *data = environment("XDG_DATA_HOME"), *home = environment("HOME");
+    const char *given = environment("SPACE_STATE_DIR"), *data = environment("XDG_DATA_HOME"),
+               *home = environment("HOME");
     if (given)
         cli->state_found = xstrdup(given);
     else if (geteuid() == 0)

@@ -162,7 +162,10 @@ static void check_namespaces(struct findings *f)
     static const struct {
         const char *name;
         int flag;
-    } kinds[] = {{"mount", CLONE_NEWNS}, {"pid", CLONE_NEWPID}, {"network", CLONE_NEWNET}, {"ipc", CLONE_NEWIPC},
+    } kinds[] = {{"mount", CLONE_NEWNS},
+                 {"pid", CLONE_NEWPID},
+                 {"network", CLONE_NEWNET},
+                 {"ipc", CLONE_NEWIPC},
                  {"uts", CLONE_NEWUTS}};
     char missing[64] = "";
     for (size_t i = 0; i < ARRAY_LEN(kinds); i++)
@@ -211,8 +214,8 @@ static void check_memory(struct findings *f)
         sscanf(p, "MemAvailable: %19llu", &available);
     char a[24], b[24];
     finding_add(f, "memory", available < 1024 * 1024 ? FINDING_WARNING : FINDING_GOOD,
-                available < 1024 * 1024 ? "less than 1 GiB is little for more than a few sandboxes" : NULL, "%s of %s free",
-                format_bytes(available * 1024, a), format_bytes(total * 1024, b));
+                available < 1024 * 1024 ? "less than 1 GiB is little for more than a few sandboxes" : NULL,
+                "%s of %s free", format_bytes(available * 1024, a), format_bytes(total * 1024, b));
 }
 
 static bool in_path(const char *program)
@@ -248,8 +251,8 @@ void doctor_check_host(struct findings *f)
     struct utsname name;
     uname(&name);
     bool right = str_eq(name.machine, "x86_64");
-    finding_add(f, "host", right ? FINDING_GOOD : FINDING_BAD, right ? NULL : "only x86_64 is supported", "%.60s, Linux %.60s",
-                name.machine, name.release);
+    finding_add(f, "host", right ? FINDING_GOOD : FINDING_BAD, right ? NULL : "only x86_64 is supported",
+                "%.60s, Linux %.60s", name.machine, name.release);
     bool kvm = check_accelerator(f);
     check_qemu(f, kvm);
     if (geteuid() == 0)
@@ -271,8 +274,8 @@ void doctor_check_state(struct findings *f, const char *folder)
     struct statvfs fs;
     char room[24];
     if (stat(folder, &st) < 0) {
-        finding_add(f, "state folder", FINDING_NOTE, errno == ENOENT ? "made when the server first starts" : NULL, "%s: %s",
-                    folder, strerror(errno));
+        finding_add(f, "state folder", FINDING_NOTE, errno == ENOENT ? "made when the server first starts" : NULL,
+                    "%s: %s", folder, strerror(errno));
         return;
     }
     if (st.st_mode & 077)

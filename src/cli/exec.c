@@ -11,10 +11,10 @@ static const struct {
     const char *name;
     int number;
 } signals[] = {
-    {"HUP", 1},   {"INT", 2},   {"QUIT", 3},  {"ILL", 4},   {"TRAP", 5},  {"ABRT", 6},  {"BUS", 7},     {"FPE", 8},
-    {"KILL", 9},  {"USR1", 10}, {"SEGV", 11}, {"USR2", 12}, {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15},   {"STKFLT", 16},
-    {"CHLD", 17}, {"CONT", 18}, {"STOP", 19}, {"TSTP", 20}, {"TTIN", 21}, {"TTOU", 22}, {"URG", 23},    {"XCPU", 24},
-    {"XFSZ", 25}, {"VTALRM", 26}, {"PROF", 27}, {"WINCH", 28}, {"IO", 29}, {"PWR", 30}, {"SYS", 31},
+    {"HUP", 1},   {"INT", 2},     {"QUIT", 3},  {"ILL", 4},    {"TRAP", 5},  {"ABRT", 6},  {"BUS", 7},   {"FPE", 8},
+    {"KILL", 9},  {"USR1", 10},   {"SEGV", 11}, {"USR2", 12},  {"PIPE", 13}, {"ALRM", 14}, {"TERM", 15}, {"STKFLT", 16},
+    {"CHLD", 17}, {"CONT", 18},   {"STOP", 19}, {"TSTP", 20},  {"TTIN", 21}, {"TTOU", 22}, {"URG", 23},  {"XCPU", 24},
+    {"XFSZ", 25}, {"VTALRM", 26}, {"PROF", 27}, {"WINCH", 28}, {"IO", 29},   {"PWR", 30},  {"SYS", 31},
 };
 
 int signal_number(const char *name)
@@ -40,8 +40,9 @@ static void add_terminal(json_t *request, json_t *env)
     struct winsize size = {0};
     if (ioctl(STDIN_FILENO, TIOCGWINSZ, &size) < 0 || size.ws_row == 0 || size.ws_col == 0)
         size = (struct winsize){.ws_row = 24, .ws_col = 80};
-    json_object_set_new(request, "terminal",
-                        json_pack("{s:i, s:i}", "rows", MIN((int)size.ws_row, 1000), "cols", MIN((int)size.ws_col, 1000)));
+    json_object_set_new(
+        request, "terminal",
+        json_pack("{s:i, s:i}", "rows", MIN((int)size.ws_row, 1000), "cols", MIN((int)size.ws_col, 1000)));
     const char *term = getenv("TERM");
     if (!json_object_get(env, "TERM") && term && *term && utf8_valid(term, strlen(term)))
         json_object_set_new(env, "TERM", json_string(term));

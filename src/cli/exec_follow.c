@@ -2,8 +2,8 @@
  *
  * Theory of operation: three transfers at most run on one multi handle: `stream`, the events; `input`, one piece of
  * standard input at a time, begun only after the stream has been answered, for that is when the exec has started; and
- * `notice`, one signal at a time. The stream is begun again with the id of its last event whenever it ends without `exit`
- * and was not refused. Bytes are written out before the id moves on, so that nothing is lost or shown twice. */
+ * `notice`, one signal at a time. The stream is begun again with the id of its last event whenever it ends without
+ * `exit` and was not refused. Bytes are written out before the id moves on, so that nothing is lost or shown twice. */
 #include "cli/exec.h"
 
 #include <errno.h>
@@ -164,9 +164,12 @@ static int read_input(struct follow *w, struct err *e)
         return 0;
     w->input_over = n <= 0;
     free(w->input_path);
-    w->input_path = xasprintf("/v1/sandboxes/%s/execs/%s/stdin%s", w->f->sandbox, w->f->exec, n <= 0 ? "?eof=true" : "");
-    w->input = (struct transfer){
-        .method = "POST", .path = w->input_path, .data = n > 0 ? w->input_data : NULL, .data_len = n > 0 ? (size_t)n : 0};
+    w->input_path =
+        xasprintf("/v1/sandboxes/%s/execs/%s/stdin%s", w->f->sandbox, w->f->exec, n <= 0 ? "?eof=true" : "");
+    w->input = (struct transfer){.method = "POST",
+                                 .path = w->input_path,
+                                 .data = n > 0 ? w->input_data : NULL,
+                                 .data_len = n > 0 ? (size_t)n : 0};
     w->input_on = true;
     return api_start(w->f->api, &w->input, e);
 }
@@ -181,8 +184,10 @@ static void input_ended(struct follow *w)
         return;
     /* A command that ends, or closes its input, while more is on its way is nothing to speak of. */
     w->input_over = true;
-    if (r != ERR_STATE && r != ERR_GONE && r != ERR_NOT_FOUND)
-        say(w->f->cli, "space: standard input is cut off: %s", why.text);
+    if (r != ERR_STATE && r != ERR_GONE && r != ERR_NOT_FOUND) {
+        _cleanup_free_ char *text = escaped(why.text);
+        say(w->f->cli, "space: standard input is cut off: %s", text);
+    }
 }
 
 static int send_signal(struct follow *w, int number, struct err *e)

@@ -111,7 +111,8 @@ static void take_signals(struct session *s)
             send_size(s);
             continue;
         }
-        int n = snprintf(text, sizeof(text), "{\"type\":\"signal\",\"signal\":\"%s\"}", signal_name((int)info.ssi_signo));
+        int n =
+            snprintf(text, sizeof(text), "{\"type\":\"signal\",\"signal\":\"%s\"}", signal_name((int)info.ssi_signo));
         websocket_send(s->ws, true, text, (size_t)n);
     }
 }

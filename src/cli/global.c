@@ -1,7 +1,10 @@
 /* The options that every command takes. */
 #include "cli/cli.h"
 
-#define OPTION(member, ...) {.offset = offsetof(struct cli, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct cli, member), __VA_ARGS__                                                            \
+    }
 
 const struct opt global_options[] = {
     OPTION(url, .name = "url", .arg = "URL", .kind = OPT_TEXT,
@@ -10,7 +13,8 @@ const struct opt global_options[] = {
            .help = "API key; better in SPACE_API_KEY, where other users cannot see it"),
     OPTION(key_file, .name = "key-file", .arg = "FILE", .kind = OPT_TEXT,
            .help = "file that holds the API key (default: admin.key in the state folder)"),
-    OPTION(state, .name = "state-dir", .arg = "DIR", .kind = OPT_TEXT, .help = "state folder of the platform (SPACE_STATE_DIR)"),
+    OPTION(state, .name = "state-dir", .arg = "DIR", .kind = OPT_TEXT,
+           .help = "state folder of the platform (SPACE_STATE_DIR)"),
     OPTION(json, .name = "json", .kind = OPT_FLAG, .help = "print JSON for programs"),
     OPTION(quiet, .key = 'q', .name = "quiet", .kind = OPT_FLAG, .help = "print results alone, no progress or remarks"),
     OPTION(help, .key = 'h', .name = "help", .kind = OPT_FLAG, .help = "show this help"),

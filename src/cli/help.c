@@ -14,7 +14,8 @@ static const struct {
     const char *names[14];
 } groups[] = {
     {"Run code", {"run", "exec", "shell", "create"}},
-    {"Sandboxes", {"ls", "inspect", "update", "pause", "resume", "kill", "ps", "logs", "console", "metrics", "cp", "port"}},
+    {"Sandboxes",
+     {"ls", "inspect", "update", "pause", "resume", "kill", "ps", "logs", "console", "metrics", "cp", "port"}},
     {"Platform", {"template", "op", "key", "project", "node", "doctor", "bench", "serve"}},
     {"More", {"help", "completion"}},
 };
@@ -198,10 +199,11 @@ static void put_roff_options(struct buf *out, const char *title, const struct op
 
 static void man_overview(struct buf *out)
 {
-    buf_put_str(out, ".TH SPACE 1 \"\" \"space " SPACE_VERSION "\" \"space\"\n.SH NAME\nspace \\- run code in microVMs\n"
-                     ".SH SYNOPSIS\n\\fBspace\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n"
-                     "Sandboxes are microVMs with a kernel of their own. They start in milliseconds, run commands, hold "
-                     "files, and are thrown away.\n.SH COMMANDS\n");
+    buf_put_str(out,
+                ".TH SPACE 1 \"\" \"space " SPACE_VERSION "\" \"space\"\n.SH NAME\nspace \\- run code in microVMs\n"
+                ".SH SYNOPSIS\n\\fBspace\\fR \\fICOMMAND\\fR [\\fIOPTIONS\\fR] [\\fIARGUMENTS\\fR]\n.SH DESCRIPTION\n"
+                "Sandboxes are microVMs with a kernel of their own. They start in milliseconds, run commands, hold "
+                "files, and are thrown away.\n.SH COMMANDS\n");
     for (size_t i = 0; i < command_count; i++) {
         buf_put_str(out, ".TP\n\\fB");
         put_roff(out, commands[i]->name);
@@ -282,29 +284,31 @@ static void put_words(struct buf *out, const struct opt *options, size_t count)
 
 void help_bash_completion(struct buf *out)
 {
-    buf_put_str(out, "# bash completion for space; made by \"space completion bash\"\n"
-                     "_space_names() {\n"
-                     "    case $1 in\n"
-                     "    sandbox) space ls --quiet 2>/dev/null ;;\n"
-                     "    template) space template ls --quiet 2>/dev/null ;;\n"
-                     "    op) space op ls --quiet 2>/dev/null ;;\n"
-                     "    key) space key ls --quiet 2>/dev/null ;;\n"
-                     "    esac\n"
-                     "}\n"
-                     "_space() {\n"
-                     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=() word command options what\n"
-                     "    local i\n"
-                     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
-                     "        word=${COMP_WORDS[i]}\n"
-                     "        [[ $word == -* ]] || words+=(\"$word\")\n"
-                     "    done\n"
-                     "    COMPREPLY=()\n"
-                     "    case $prev in\n"
-                     "    --state-dir) COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n"
-                     "    --key-file) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n"
-                     "    --template) COMPREPLY=($(compgen -W \"$(_space_names template)\" -- \"$cur\")); return ;;\n"
-                     "    esac\n"
-                     "    case \"${words[0]} ${words[1]}\" in\n");
+    buf_put_str(
+        out,
+        "# bash completion for space; made by \"space completion bash\"\n"
+        "_space_names() {\n"
+        "    case $1 in\n"
+        "    sandbox) space ls --quiet 2>/dev/null ;;\n"
+        "    template) space template ls --quiet 2>/dev/null ;;\n"
+        "    op) space op ls --quiet 2>/dev/null ;;\n"
+        "    key) space key ls --quiet 2>/dev/null ;;\n"
+        "    esac\n"
+        "}\n"
+        "_space() {\n"
+        "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD-1]} words=() word command options what\n"
+        "    local i\n"
+        "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+        "        word=${COMP_WORDS[i]}\n"
+        "        [[ $word == -* ]] || words+=(\"$word\")\n"
+        "    done\n"
+        "    COMPREPLY=()\n"
+        "    case $prev in\n"
+        "    --state-dir) COMPREPLY=($(compgen -d -- \"$cur\")); return ;;\n"
+        "    --key-file) COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n"
+        "    --template) COMPREPLY=($(compgen -W \"$(_space_names template)\" -- \"$cur\")); return ;;\n"
+        "    esac\n"
+        "    case \"${words[0]} ${words[1]}\" in\n");
     for (int two = 1; two >= 0; two--)
         for (size_t i = 0; i < command_count; i++) {
             const struct command *c = commands[i];
@@ -328,7 +332,8 @@ void help_bash_completion(struct buf *out)
         if (strncmp(last, commands[i]->name, len + 1) == 0) {
             buf_printf(out, " %s", space + 1);
         } else {
-            buf_printf(out, "%s        %.*s) options='%s", *last ? "' ;;\n" : "", (int)len, commands[i]->name, space + 1);
+            buf_printf(out, "%s        %.*s) options='%s", *last ? "' ;;\n" : "", (int)len, commands[i]->name,
+                       space + 1);
         }
         last = commands[i]->name;
     }
@@ -341,7 +346,8 @@ void help_bash_completion(struct buf *out)
                      "        esac\n"
                      "    elif [[ $cur != -* ]]; then\n"
                      "        case $what in\n"
-                     "        file) COMPREPLY=($(compgen -f -- \"$cur\") $(compgen -W \"$(_space_names sandbox)\" -S : -- \"$cur\")); compopt -o nospace; return ;;\n"
+                     "        file) COMPREPLY=($(compgen -f -- \"$cur\") $(compgen -W \"$(_space_names sandbox)\" -S : "
+                     "-- \"$cur\")); compopt -o nospace; return ;;\n"
                      "        '') COMPREPLY=($(compgen -f -- \"$cur\")); return ;;\n"
                      "        *) options=$(_space_names \"$what\") ;;\n"
                      "        esac\n"

@@ -88,8 +88,7 @@ static int call(struct cli *cli, const struct command *c, int argc, char **argv,
     if (c->defaults)
         c->defaults(args);
     if (!c->raw_arguments) {
-        struct opt_table tables[] = {{c->options, c->option_count, args},
-                                     {global_options, global_option_count, cli}};
+        struct opt_table tables[] = {{c->options, c->option_count, args}, {global_options, global_option_count, cli}};
         int words = c->words == OPTIONS_FIRST ? 0 : c->words > 0 ? c->words : -1;
         int r = opt_parse(tables, ARRAY_LEN(tables), words, argv, &argc, e);
         if (r < 0)

@@ -43,8 +43,9 @@ static bool choice_valid(const char *choices, const char *value)
 static int store_number(const struct opt *o, const char *value, uint64_t *to, struct err *e)
 {
     uint64_t v;
-    bool ok = o->kind == OPT_TIME ? str_to_ms(value, &v) : o->kind == OPT_BYTES ? str_to_bytes(value, &v)
-                                                                                : str_to_u64(value, 0, UINT64_MAX, &v);
+    bool ok = o->kind == OPT_TIME    ? str_to_ms(value, &v)
+              : o->kind == OPT_BYTES ? str_to_bytes(value, &v)
+                                     : str_to_u64(value, 0, UINT64_MAX, &v);
     if (!ok)
         return err_set(e, ERR_INVALID, "--%s: \"%s\" is not %s", o->name, value,
                        o->kind == OPT_TIME    ? "a duration such as 250ms, 30s, 5m or 2h"

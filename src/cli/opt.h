@@ -1,8 +1,9 @@
 /* Options as tables. A command describes its options once; parsing, `--help`, man pages and shell completion all come
  * from that table. Values go into the command's own struct by offset.
  *
- * The parser knows `-a`, `-ab`, `-aVALUE`, `-a VALUE`, `--name`, `--name VALUE`, `--name=VALUE`, `--`. Options and other
- * arguments may be mixed, except in commands that run something else: there the first other argument ends options. */
+ * The parser knows `-a`, `-ab`, `-aVALUE`, `-a VALUE`, `--name`, `--name VALUE`, `--name=VALUE`, `--`. Options and
+ * other arguments may be mixed, except in commands that run something else: there the first other argument ends
+ * options. */
 #ifndef SPACE_CLI_OPT_H
 #define SPACE_CLI_OPT_H
 
@@ -26,10 +27,10 @@ struct opt_list {
 };
 
 struct opt {
-    char key;            /* short form or '\0' */
-    const char *name;    /* long form */
-    const char *arg;     /* name of its value in help; NULL for flags */
-    const char *help;    /* one line, lower case, no full stop */
+    char key;         /* short form or '\0' */
+    const char *name; /* long form */
+    const char *arg;  /* name of its value in help; NULL for flags */
+    const char *help; /* one line, lower case, no full stop */
     enum opt_kind kind;
     size_t offset;       /* of the member that takes the value */
     uint64_t min, max;   /* OPT_NUMBER, OPT_TIME, OPT_BYTES; max 0 stands for no limit */

@@ -9,7 +9,7 @@
 const char *color_on(enum color c, bool enabled)
 {
     static const char *const codes[] = {
-        [COLOR_NONE] = "",          [COLOR_GOOD] = "\033[32m", [COLOR_BAD] = "\033[31m",
+        [COLOR_NONE] = "",         [COLOR_GOOD] = "\033[32m", [COLOR_BAD] = "\033[31m",
         [COLOR_WARN] = "\033[33m", [COLOR_DIM] = "\033[2m",   [COLOR_BOLD] = "\033[1m",
     };
     return enabled ? codes[c] : "";
@@ -168,7 +168,9 @@ char *format_since(const char *rfc3339, int64_t now_ms, char ret[24])
 
 void print_json(const json_t *value)
 {
-    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY);
+    /* Escapes of JSON cover what could act on a terminal, once nothing beyond ASCII is left. */
+    size_t ascii = isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0;
+    json_dumpf(value, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY | ascii);
     putchar('\n');
 }
 

@@ -33,8 +33,8 @@ const char *color_on(enum color c, bool enabled);
 const char *color_off(bool enabled);
 
 /* Each writes into a buffer of the caller's and returns it. */
-char *format_bytes(uint64_t bytes, char ret[24]);           /* "1.5 GiB" */
-char *format_duration(int64_t ms, char ret[24]);            /* "1m 5s", "230 ms" */
+char *format_bytes(uint64_t bytes, char ret[24]);                      /* "1.5 GiB" */
+char *format_duration(int64_t ms, char ret[24]);                       /* "1m 5s", "230 ms" */
 char *format_since(const char *rfc3339, int64_t now_ms, char ret[24]); /* "3m ago", "in 4m", "-" */
 
 /* Escaped for a terminal; the caller frees. */
@@ -58,8 +58,8 @@ void progress_draw(struct progress *p, const char *text, uint64_t done, uint64_t
 void progress_draw_bytes(struct progress *p, const char *text, uint64_t done, uint64_t total);
 void progress_clear(struct progress *p);
 /* How the line looks; for tests. */
-void progress_render(struct buf *out, const char *text, uint64_t done, uint64_t total, uint64_t elapsed_ms,
-                     bool bytes, bool color);
+void progress_render(struct buf *out, const char *text, uint64_t done, uint64_t total, uint64_t elapsed_ms, bool bytes,
+                     bool color);
 
 /* Members by path: "template.digest". NULL, 0 or false when they are not there. */
 const json_t *json_at(const json_t *value, const char *path);

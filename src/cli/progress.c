@@ -11,8 +11,8 @@ void progress_init(struct progress *p, const struct cli *cli)
     *p = (struct progress){.on = cli->progress && !cli->json, .color = cli->color_err, .started_ms = clock_mono_ms()};
 }
 
-void progress_render(struct buf *out, const char *text, uint64_t done, uint64_t total, uint64_t elapsed_ms,
-                     bool bytes, bool color)
+void progress_render(struct buf *out, const char *text, uint64_t done, uint64_t total, uint64_t elapsed_ms, bool bytes,
+                     bool color)
 {
     char a[24], b[24], time[24];
     if (total > 0) {

@@ -181,9 +181,8 @@ int tar_unpack(int fd, uint64_t max_bytes, uint64_t max_files, struct tar_count 
     _cleanup_(cleanup_write) struct archive *disk = archive_write_disk_new();
     struct tar_count count = {0};
     archive_read_support_format_tar(in);
-    archive_write_disk_set_options(disk, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM |
-                                             ARCHIVE_EXTRACT_SECURE_SYMLINKS | ARCHIVE_EXTRACT_SECURE_NODOTDOT |
-                                             ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS);
+    archive_write_disk_set_options(disk, ARCHIVE_EXTRACT_TIME | ARCHIVE_EXTRACT_PERM | ARCHIVE_EXTRACT_SECURE_SYMLINKS |
+                                             ARCHIVE_EXTRACT_SECURE_NODOTDOT | ARCHIVE_EXTRACT_SECURE_NOABSOLUTEPATHS);
     if (archive_read_open_fd(in, fd, BLOCK_BYTES) != ARCHIVE_OK)
         return failed(in, ERR_PROTOCOL, "read the archive", e);
     for (;;) {

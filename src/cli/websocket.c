@@ -58,21 +58,23 @@ static void on_received(wslay_event_context_ptr context ATTR_UNUSED, const struc
     struct websocket *ws = arg;
     if (wslay_is_ctrl_frame(message->opcode))
         return;
-    if (!ws->over && ws->events.on_message(ws->events.arg, message->opcode == WSLAY_TEXT_FRAME, message->msg, message->msg_length))
+    if (!ws->over &&
+        ws->events.on_message(ws->events.arg, message->opcode == WSLAY_TEXT_FRAME, message->msg, message->msg_length))
         ws->over = true;
 }
 
-int websocket_open(struct api *api, const char *path, const struct websocket_events *events,
-                   struct websocket **ret_ws, struct err *e)
+int websocket_open(struct api *api, const char *path, const struct websocket_events *events, struct websocket **ret_ws,
+                   struct err *e)
 {
     uint8_t nonce[16];
     char key[32], expected[32], accept[64];
     random_bytes(nonce, sizeof(nonce));
     base64_encode(nonce, sizeof(nonce), key);
     websocket_accept(key, expected);
-    _cleanup_free_ char *headers = xasprintf("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-                                             "Sec-WebSocket-Key: %s\r\n",
-                                             key);
+    _cleanup_free_ char *headers =
+        xasprintf("Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+                  "Sec-WebSocket-Key: %s\r\n",
+                  key);
     struct websocket *ws = NEW(struct websocket);
     int r = api_upgrade(api, path, headers, &ws->up, accept, sizeof(accept), e);
     if (r >= 0 && !str_eq(accept, expected)) {
@@ -83,8 +85,10 @@ int websocket_open(struct api *api, const char *path, const struct websocket_eve
         free(ws);
         return r;
     }
-    static const struct wslay_event_callbacks callbacks = {
-        .recv_callback = on_recv, .send_callback = on_send, .genmask_callback = on_mask, .on_msg_recv_callback = on_received};
+    static const struct wslay_event_callbacks callbacks = {.recv_callback = on_recv,
+                                                           .send_callback = on_send,
+                                                           .genmask_callback = on_mask,
+                                                           .on_msg_recv_callback = on_received};
     ws->events = *events;
     if (wslay_event_context_client_init(&ws->context, &callbacks, ws) != 0)
         abort();

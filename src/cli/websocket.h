@@ -12,8 +12,8 @@ struct websocket_events {
     void *arg;
 };
 
-int websocket_open(struct api *api, const char *path, const struct websocket_events *events,
-                   struct websocket **ret_ws, struct err *e);
+int websocket_open(struct api *api, const char *path, const struct websocket_events *events, struct websocket **ret_ws,
+                   struct err *e);
 int websocket_fd(const struct websocket *ws);
 /* Queue a message. */
 void websocket_send(struct websocket *ws, bool is_text, const void *data, size_t len);

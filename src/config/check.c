@@ -17,8 +17,6 @@ int config_check(const struct config *c, struct err *e)
     for (size_t i = 0; i < ARRAY_LEN(rules); i++)
         if (rules[i].small_value > rules[i].large_value)
             return err_set(e, ERR_INVALID, "configuration: %s is larger than %s", rules[i].small, rules[i].large);
-    if (c->uid_base > UINT32_MAX - 2 - c->slots)
-        return err_set(e, ERR_INVALID, "configuration: uid_base leaves no room for the user ids of %u slots", c->slots);
     if (!*c->listen && !*c->listen_unix)
         return err_set(e, ERR_INVALID, "configuration: neither listen nor listen_unix is set");
     if (c->require_hardware_isolation && c->accelerator == CONFIG_ACCELERATOR_TCG)

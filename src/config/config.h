@@ -16,6 +16,12 @@
 #define CONFIG_VALUE_MAX 4096
 #define CONFIG_LIST_MAX 32
 
+/* Bounds that other layers hold as well: node.c compares them with those of the privileged half when it is compiled. */
+#define CONFIG_UID_BASE_MIN 100000
+#define CONFIG_UID_BASE_MAX 2147467261 /* above it lie 16,386 more ids below 2³¹ */
+#define CONFIG_TB_SIZE_MIB_MAX 512
+#define CONFIG_TIMEOUT_MAX_MS 86400000 /* of a sandbox, in the API too */
+
 enum config_accelerator { CONFIG_ACCELERATOR_AUTO, CONFIG_ACCELERATOR_KVM, CONFIG_ACCELERATOR_TCG };
 enum config_durability { CONFIG_DURABILITY_NORMAL, CONFIG_DURABILITY_FULL };
 
@@ -70,7 +76,6 @@ struct config {
     uint32_t cpu_percent; /* of one core, for each vCPU; 0: no limit */
     uint32_t pids_max;
     uint32_t tb_size_mib;
-    uint32_t console_ring_kib;
     uint64_t start_timeout_ms;
     uint64_t boot_timeout_ms;
     uint64_t restore_timeout_ms;
@@ -88,8 +93,7 @@ struct config {
     uint64_t http_max_header_bytes;
     uint64_t http_header_timeout_ms;
     uint64_t http_idle_timeout_ms;
-    uint64_t http_slow_timeout_ms;   /* a client that takes nothing for so long is dropped */
-    uint64_t http_slow_bytes_per_s;  /* 0: no limit; a body that comes slower than this is given up */
+    uint64_t http_slow_timeout_ms;   /* a client that takes or sends nothing for so long is dropped */
 
     /* store */
     enum config_durability store_durability;

@@ -48,7 +48,7 @@ const struct config_key config_table[] = {
     TEXT(allow_missing_isolation, CONFIG_LIST, "",
          "Features of the jail that may be missing on this host, by the names that `space doctor` shows. What is missing and "
          "not listed refuses the start; what is listed is named in each sandbox's answer."),
-    NUMBER(uid_base, "1879048192", 65536, 4294900000,
+    NUMBER(uid_base, "1879048192", CONFIG_UID_BASE_MIN, CONFIG_UID_BASE_MAX,
            "First of the user ids of the platform, when it was started by root: the daemon's own, then one for each machine "
            "slot."),
     NUMBER(slots, "1024", 1, 4096, "Most machines at one time, those of the pools included."),
@@ -65,8 +65,8 @@ const struct config_key config_table[] = {
     HEADING("Sandboxes"),
     NUMBER(max_sandboxes, "512", 1, 4096, "Most sandboxes at one time in all projects."),
     NUMBER(max_sandboxes_per_project, "256", 1, 4096, "Most sandboxes at one time in one project."),
-    DURATION(default_timeout, "5m", SECOND, 30 * DAY, "Life of a sandbox whose request names no timeout."),
-    DURATION(max_timeout, "24h", SECOND, 30 * DAY, "Longest life that a request may ask for."),
+    DURATION(default_timeout, "5m", SECOND, CONFIG_TIMEOUT_MAX_MS, "Life of a sandbox whose request names no timeout."),
+    DURATION(max_timeout, "24h", SECOND, CONFIG_TIMEOUT_MAX_MS, "Longest life that a request may ask for."),
     NUMBER(default_vcpus, "1", 1, 8, "Processors of a sandbox whose request names no shape."),
     NUMBER(default_memory_mib, "256", 128, 8192, "Memory of a sandbox whose request names no shape."),
     NUMBER(default_disk_mib, "2048", 256, 65536, "Disk of a sandbox whose request names no shape."),
@@ -79,8 +79,7 @@ const struct config_key config_table[] = {
            "Memory that a machine's process may take beyond the guest's, before its cgroup ends it."),
     NUMBER(cpu_percent, "100", 0, 100, "Share of one core that each processor of a machine may take. 0: no limit."),
     NUMBER(pids_max, "64", 16, 1024, "Most threads of a machine's process."),
-    NUMBER(tb_size_mib, "64", 16, 1024, "Buffer for translated code under TCG. Below 64 it is flushed again and again."),
-    NUMBER(console_ring_kib, "64", 4, 4096, "How much of a machine's console output is kept."),
+    NUMBER(tb_size_mib, "64", 16, CONFIG_TB_SIZE_MIB_MAX, "Buffer for translated code under TCG. Below 64 it is flushed again and again."),
     DURATION(start_timeout, "10s", 100, 10 * MINUTE, "Until QEMU's control socket must answer."),
     DURATION(boot_timeout, "3m", SECOND, HOUR, "Until a machine that boots must have its agent running."),
     DURATION(restore_timeout, "10s", 100, 10 * MINUTE, "Until a machine's state must have been loaded."),
@@ -101,8 +100,6 @@ const struct config_key config_table[] = {
     DURATION(http_header_timeout, "10s", 100, 10 * MINUTE, "Until a request's header must have come whole."),
     DURATION(http_idle_timeout, "75s", SECOND, HOUR, "How long a connection may stay without a request."),
     DURATION(http_slow_timeout, "30s", SECOND, HOUR, "A client that takes or sends nothing for so long is dropped."),
-    SIZE(http_slow_rate, http_slow_bytes_per_s, "512", 0, GIB,
-         "A request's body that comes with fewer bytes a second is given up. 0: no limit."),
 
     HEADING("Store"),
     CHOICE(store_durability, "normal", durabilities,

@@ -73,7 +73,8 @@ static void on_data(void *arg, enum guest_output stream, uint64_t offset, const 
     struct exec_run *r = arg;
     struct buf *b = stream == GUEST_STDERR ? &r->err : &r->out;
     size_t room = r->max_output - (r->out.len + r->err.len), take = MIN(room, len);
-    if (take < len || !buf_put(b, data, take))
+    buf_put(b, data, take);
+    if (take < len)
         r->truncated = true;
     exec_stream_consume(r->stream, len);
 }

@@ -19,7 +19,7 @@
 /* One import under way. Found by name: there is one of a name at a time. */
 struct template_job {
     struct control *control;
-    char name[64];
+    char name[NODE_INCOMING_NAME_MAX + 1];
     char tag[STORE_TAG_MAX + 1];
     char op_id[ID_SIZE];
     uint64_t progress_at_ms;
@@ -28,25 +28,10 @@ struct template_job {
     UT_hash_handle hh;
 };
 
-static bool name_valid(const char *s, size_t max, const char *more)
-{
-    size_t len = strlen(s);
-    if (len == 0 || len > max || strchr(more, s[0]))
-        return false;
-    for (size_t i = 0; i < len; i++)
-        if (!((s[i] >= 'a' && s[i] <= 'z') || (s[i] >= '0' && s[i] <= '9') || strchr(more, s[i])))
-            return false;
-    return true;
-}
-
-bool template_incoming_valid(const char *name)
-{
-    return name_valid(name, 63, "-");
-}
-
 bool template_tag_valid(const char *tag)
 {
-    return name_valid(tag, 63, "._-");
+    size_t n = strlen(tag);
+    return n > 0 && n <= 63 && !strchr("._-", tag[0]) && strspn(tag, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
 bool template_digest_valid(const char *digest)
@@ -85,9 +70,11 @@ static int record_template(struct control *c, const char *digest, struct err *e)
     const char *kind = json_string_value(json_object_get(json, "kind"));
     if (!kind)
         kind = json_string_value(json_object_get(json, "name"));
+    if (!kind || !kind[0] || strlen(kind) > STORE_KIND_MAX)
+        kind = "base"; /* nothing hangs on it */
     struct store_template t = {
         .digest = (char *)digest,
-        .kind = (char *)(kind ? kind : "base"),
+        .kind = (char *)kind,
         .state = STORE_TEMPLATE_READY,
         .manifest_json = (char *)buf_cstr(&manifest),
         .size_bytes = folder_bytes(folder),
@@ -147,7 +134,7 @@ int template_import(struct control *c, const char *project_id, const char *name,
     struct template_job *job;
     if (!c->ready)
         return err_set(e, ERR_UNAVAILABLE, "the platform is starting");
-    if (!template_incoming_valid(name))
+    if (!node_incoming_valid(name))
         return err_set(e, ERR_INVALID, "\"%s\" is no name of a folder in incoming/", name);
     if (tag && !template_tag_valid(tag))
         return err_set(e, ERR_INVALID, "\"%s\" is no tag", tag);

@@ -8,9 +8,7 @@
 #define TEMPLATE_LOG_NAME "build.log" /* beside the template's parts */
 #define TEMPLATE_LOG_MAX (4 * MIB)
 
-/* "[a-z0-9][a-z0-9-]{0,62}": a folder of `<state>/incoming/`. */
-bool template_incoming_valid(const char *name);
-bool template_tag_valid(const char *tag);
+bool template_tag_valid(const char *tag);       /* [a-z0-9][a-z0-9._-]{0,62} */
 bool template_digest_valid(const char *digest); /* 64 lower-case hex digits */
 
 /* Take `<state>/incoming/<name>` and move `tag` (NULL: none) to it when it is ready. The operation's target is empty

@@ -60,7 +60,8 @@ static void connect_begin(struct guest_call *call, const struct channel_header *
 {
     (void)headers;
     (void)count;
-    call->cb.connect.on_open(call->arg);
+    if (call->cb.connect.on_open)
+        call->cb.connect.on_open(call->arg);
 }
 
 static void connect_data(struct guest_call *call, const uint8_t *data, size_t len)

@@ -289,7 +289,7 @@ struct guest_call *guest_watch(struct guest *g, const char *path, bool recursive
 /* --- ports -------------------------------------------------------------------------------------------------------- */
 
 struct guest_connect_callbacks {
-    void (*on_open)(void *arg);                                  /* the port took the connection */
+    void (*on_open)(void *arg);                                  /* the port took the connection; may be NULL */
     void (*on_data)(void *arg, const uint8_t *data, size_t len); /* acknowledge with guest_call_consume */
     void (*on_read_end)(void *arg);                              /* the guest will send no more; may be NULL */
     void (*on_drain)(void *arg);

@@ -88,7 +88,8 @@ struct MHD_Response *stream_response(struct http_request *r)
 {
     bool chunked = r->length < 0 && !r->http10;
     size_t block = chunked ? 1024 : STREAM_BLOCK_BYTES;
-    if (r->length == 0)
+    /* The library would end even an answer to HEAD with the last chunk of a chunked body. */
+    if (r->length == 0 || (r->no_body && r->length < 0))
         return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
     if (r->length > 0 && (uint64_t)r->length < block)
         block = (size_t)r->length;

@@ -125,6 +125,29 @@ static int folders_make(struct node *n, struct err *e)
     return 0;
 }
 
+_Static_assert(CONFIG_UID_BASE_MIN == PRIV_UID_MIN && CONFIG_UID_BASE_MAX == PRIV_UID_MAX - 2 * PRIV_SLOTS_MAX - 2,
+               "uid_base is what the privileged half takes");
+_Static_assert(CONFIG_TB_SIZE_MIB_MAX == PRIV_TB_SIZE_MIB_MAX, "tb_size_mib is what the privileged half takes");
+
+int node_config_check(const struct config *config, struct err *e)
+{
+    for (size_t i = 0; i < config->allow_missing_isolation.count; i++) {
+        const char *name = config->allow_missing_isolation.items[i];
+        uint32_t feature = jail_feature_by_name(name);
+        if (feature & JAIL_FEATURES_OPTIONAL)
+            continue;
+        _cleanup_buf_ struct buf names = BUF_MAX(1024);
+        for (uint32_t bit = 1; bit & JAIL_FEATURES_ALL; bit <<= 1)
+            if (bit & JAIL_FEATURES_OPTIONAL)
+                buf_printf(&names, "%s%s", names.len ? ", " : "", jail_feature_name(bit));
+        return err_set(e, ERR_INVALID,
+                       feature ? "configuration: allow_missing_isolation: %s cannot be missing; what can: %s"
+                               : "configuration: allow_missing_isolation: there is no feature \"%s\"; there are: %s",
+                       name, buf_cstr(&names));
+    }
+    return 0;
+}
+
 static uint32_t features_allowed(const struct config *c)
 {
     uint32_t allowed = 0;
@@ -149,7 +172,9 @@ int node_new(uv_loop_t *loop, const struct config *config, struct store *store, 
     TAILQ_INIT(&n->claims);
     n->slots = xcalloc(config->slots, sizeof(*n->slots));
     struct programs programs = {0};
-    int r = accelerator_choose(config, &n->accelerator, e);
+    int r = node_config_check(config, e);
+    if (r == 0)
+        r = accelerator_choose(config, &n->accelerator, e);
     if (r == 0)
         r = folders_make(n, e);
     if (r == 0)

@@ -62,6 +62,9 @@ struct node_machine {
     uint64_t claim_us;
 };
 
+/* What the configuration's own check cannot know: names of jail features. node_new asks it too. */
+int node_config_check(const struct config *config, struct err *e);
+
 int node_new(uv_loop_t *loop, const struct config *config, struct store *store, const struct node_callbacks *callbacks,
              void *arg, struct node **ret_node, struct err *e);
 
@@ -110,6 +113,10 @@ void node_console(struct node *n, const char *machine_id, node_console_cb cb, vo
 typedef void (*node_progress_cb)(void *arg, const char *step, uint64_t done, uint64_t total);
 typedef void (*node_template_cb)(void *arg, const char *digest, const struct err *e);
 
+/* The name of a folder in `<state>/incoming/`: [a-z0-9][a-z0-9._-]{0,79}. */
+#define NODE_INCOMING_NAME_MAX 80
+bool node_incoming_valid(const char *name);
+
 /* Take `<state>/incoming/<name>` (made by the build script: manifest.json, rootfs.raw, vmlinuz, initramfs.img), check
  * every part against its digest, boot it once with the default shape, warm it up, freeze it, and move it to
  * `<state>/templates/<digest>`. A template that is there already is a success. Nothing is left of one that failed. */
@@ -123,6 +130,15 @@ void node_template_remove(struct node *n, const char *digest, node_done_cb cb, v
 bool node_template_exists(struct node *n, const char *digest);
 /* Size of the root file system in MiB, 0 when unknown. */
 uint32_t node_template_disk_mib(struct node *n, const char *digest);
+
+/* The shapes of which there is a checkpoint that this node's accelerator and QEMU can use, in no order. At most `max`;
+ * returns how many there are. */
+struct node_template_shape {
+    struct shape shape;
+    enum accelerator accelerator;
+    char qemu_version[32];
+};
+size_t node_template_shapes(struct node *n, const char *digest, struct node_template_shape *ret_shapes, size_t max);
 
 /* ---- state of the node ---- */
 

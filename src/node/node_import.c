@@ -3,6 +3,7 @@
  * The folder is checked, moved to `templates/.import-<digest>`, booted and frozen there for the default shape, and only
  * then gets its real name: a template that can be seen is complete. Failure or interruption removes all of it. The
  * digest is the SHA-256 over the digests of the parts, so equal content has one name. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -158,11 +159,11 @@ static void check_done(uv_work_t *work, int status)
     shape_ensure(s, import_progress, on_shape, i);
 }
 
-static bool incoming_name_valid(const char *name)
+bool node_incoming_valid(const char *name)
 {
     size_t n = strlen(name);
-    return n > 0 && n <= 100 && name[0] != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.") == n;
+    return n > 0 && n <= NODE_INCOMING_NAME_MAX && !strchr("._-", name[0]) &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == n;
 }
 
 struct early {
@@ -192,7 +193,7 @@ void node_template_import(struct node *n, const char *incoming_name, node_progre
                           void *arg)
 {
     struct err e = {0};
-    if (!incoming_name_valid(incoming_name))
+    if (!node_incoming_valid(incoming_name))
         err_set(&e, ERR_INVALID, "\"%.100s\" is no name of an incoming folder", incoming_name);
     else if (n->stopping || !n->ready)
         err_set(&e, ERR_UNAVAILABLE, "the node is not ready");
@@ -248,6 +249,35 @@ void node_template_prepare(struct node *n, const char *digest, const struct shap
     *p = (struct prepare){.progress = progress, .done = done, .arg = arg};
     snprintf(p->digest, sizeof(p->digest), "%s", digest);
     shape_ensure(s, prepare_progress, on_prepared, p);
+}
+
+/* ---- what there is ---- */
+
+size_t node_template_shapes(struct node *n, const char *digest, struct node_template_shape *ret_shapes, size_t max)
+{
+    struct template *t = template_find(n, digest, NULL);
+    if (!t)
+        return 0;
+    _cleanup_free_ char *folder = xasprintf("%s/shapes", t->folder);
+    DIR *dir = opendir(folder);
+    size_t count = 0;
+    for (struct dirent *entry; dir && (entry = readdir(dir));) {
+        struct shape s;
+        char key[SHAPE_KEY_SIZE];
+        /* A folder gets this name when all of it is there (node_build.c); the name is made again to compare all of it. */
+        if (sscanf(entry->d_name, "%uc-%um-%ud-", &s.vcpus, &s.mem_mib, &s.disk_mib) != 3)
+            continue;
+        shape_key(n, &s, key);
+        if (!str_eq(key, entry->d_name))
+            continue;
+        if (count++ >= max)
+            continue;
+        ret_shapes[count - 1] = (struct node_template_shape){.shape = s, .accelerator = n->accelerator};
+        memcpy(ret_shapes[count - 1].qemu_version, n->qemu_version, sizeof(n->qemu_version));
+    }
+    if (dir)
+        closedir(dir);
+    return count;
 }
 
 /* ---- removal ---- */

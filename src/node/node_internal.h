@@ -18,6 +18,7 @@
 #include "store/store.h"
 
 #define NODE_LOST_RETRY_MS 200
+#define SHAPE_KEY_SIZE 96
 #define NODE_MACHINE_OVERHEAD_BYTES (48 * MIB) /* what a machine costs beside its guest memory, for the pools' budget */
 
 struct template {
@@ -43,7 +44,7 @@ struct shape_entry {
     struct node *node;
     struct template *template;
     struct shape shape;
-    char key[96]; /* of its folder in <template>/shapes */
+    char key[SHAPE_KEY_SIZE];
     enum shape_state state;
     int memory_fd;  /* sealed memfd */
     int layer_fd;   /* disk.qcow2, read-only */
@@ -178,6 +179,7 @@ struct shape_entry *shape_find(struct node *n, const char *digest, const struct 
 /* Make it READY: load from disk, or build. `done` from the loop. */
 void shape_ensure(struct shape_entry *s, node_progress_cb progress, void (*done)(void *arg, const struct err *e),
                   void *arg);
+void shape_key(const struct node *n, const struct shape *s, char ret_key[SHAPE_KEY_SIZE]); /* <template>/shapes/<key> */
 char *shape_folder(const struct shape_entry *s);                   /* the caller's */
 void shape_load(struct shape_entry *s);                            /* from its folder; ends by shape_settled */
 void shape_settled(struct shape_entry *s, const struct err *e);    /* READY, or back to NEW and the waiters told */

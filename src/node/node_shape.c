@@ -186,6 +186,12 @@ char *shape_folder(const struct shape_entry *s)
     return xasprintf("%s/shapes/%s", s->template->folder, s->key);
 }
 
+void shape_key(const struct node *n, const struct shape *s, char ret_key[SHAPE_KEY_SIZE])
+{
+    snprintf(ret_key, SHAPE_KEY_SIZE, "%uc-%um-%ud-%s-%s", s->vcpus, s->mem_mib, s->disk_mib,
+             n->accelerator == ACCELERATOR_KVM ? "kvm" : "tcg", n->qemu_version);
+}
+
 struct shape_entry *shape_find(struct node *n, const char *digest, const struct shape *shape, struct err *e)
 {
     struct template *t = template_find(n, digest, e);
@@ -207,8 +213,7 @@ struct shape_entry *shape_find(struct node *n, const char *digest, const struct 
     s->memory_fd = s->layer_fd = s->overlay_fd = -1;
     buf_init(&s->device_state, DEVICE_STATE_MAX);
     TAILQ_INIT(&s->waiters);
-    snprintf(s->key, sizeof(s->key), "%uc-%um-%ud-%s-%s", shape->vcpus, shape->mem_mib, shape->disk_mib,
-             n->accelerator == ACCELERATOR_KVM ? "kvm" : "tcg", n->qemu_version);
+    shape_key(n, shape, s->key);
     TAILQ_INSERT_TAIL(&n->shapes, s, link);
     return s;
 }

@@ -81,6 +81,17 @@ static bool process_path(const char *pid, const char *list, char ret_path[CGROUP
     return false;
 }
 
+/* All machines together weigh as much as two busy processes for each processor (a new group weighs as much as one process):
+ * on a host that does other work too they get their part, and the daemon still gets its own. */
+static void base_weigh(const struct cgroup_tree *t)
+{
+    char value[32];
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned long weight = 2 * (unsigned long)MAX(1L, processors);
+    snprintf(value, sizeof(value), "%lu", t->v2 ? MIN(weight * 100, 10000ul) : MIN(weight * 1024, 262144ul));
+    value_write(t->base, t->v2 ? "cpu.weight" : "cpu.shares", value); /* not to be had: the usual weight */
+}
+
 /* Make `folder`/space; with v2 also hand the wanted controllers down, and see which came. */
 static bool base_make(struct cgroup_tree *t, const char *folder, const char *name)
 {
@@ -91,8 +102,11 @@ static bool base_make(struct cgroup_tree *t, const char *folder, const char *nam
         return false;
     if (access(t->base, W_OK) < 0)
         return false;
-    if (!t->v2)
+    if (!t->v2) {
+        if (t->features & JAIL_CGROUP_CPU)
+            base_weigh(t);
         return true;
+    }
     t->features = 0;
     char text[512];
     for (size_t i = 0; i < ARRAY_LEN(controllers); i++) {
@@ -104,6 +118,8 @@ static bool base_make(struct cgroup_tree *t, const char *folder, const char *nam
             list_has(text, " \n", controllers[i].name))
             t->features |= controllers[i].feature;
     }
+    if (t->features & JAIL_CGROUP_CPU)
+        base_weigh(t);
     return true;
 }
 
@@ -252,14 +268,16 @@ void cgroups_close(const struct cgroups *c)
 /* Another platform on this host has ended, and taken the `space` folder with it: make it again. */
 static void base_restore(const struct cgroup_tree *t)
 {
-    if (mkdir(t->base, 0755) < 0 || !t->v2)
+    if (mkdir(t->base, 0755) < 0)
         return;
-    for (size_t i = 0; i < ARRAY_LEN(controllers); i++) {
+    for (size_t i = 0; t->v2 && i < ARRAY_LEN(controllers); i++) {
         char add[32];
         snprintf(add, sizeof(add), "+%s", controllers[i].name);
         if (t->features & controllers[i].feature)
             value_write(t->base, "cgroup.subtree_control", add);
     }
+    if (t->features & JAIL_CGROUP_CPU)
+        base_weigh(t);
 }
 
 static int cpu_write(const struct cgroup_tree *t, const char *folder, uint32_t percent)

@@ -154,14 +154,14 @@ static int binds_add(struct launcher *l, struct jail_plan *plan, struct fault *f
     char prefix[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
     prefix_find(l, prefix);
 
-    bool fits = jail_plan_add_bind(plan, l->paths.qemu, QEMU_JAIL_PATH + 1, false, false);
+    bool fits = jail_plan_add_bind(plan, l->paths.qemu, &QEMU_JAIL_PATH[1], false, false);
     for (uint32_t i = 0; i < l->paths.data_count; i++) {
         snprintf(path, sizeof(path), QEMU_JAIL_DATA "%u", i);
         fits &= jail_plan_add_bind(plan, l->paths.data[i], path + 1, true, false);
     }
     if (!realpath(LOADER, real) || trust(l, real, TRUST_FILE, JAIL_STAGE_LIBRARY_FILES, f) < 0)
         return fault_set(f, ERR_SYSTEM, JAIL_STAGE_LIBRARY_FILES, 0, errno);
-    fits &= jail_plan_add_bind(plan, real, LOADER + 1, false, false);
+    fits &= jail_plan_add_bind(plan, real, &LOADER[1], false, false);
     static const char *const devices[] = {"dev/null", "dev/zero", "dev/urandom"};
     for (size_t i = 0; i < ARRAY_LEN(devices); i++) {
         snprintf(path, sizeof(path), "/%s", devices[i]);
@@ -173,7 +173,7 @@ static int binds_add(struct launcher *l, struct jail_plan *plan, struct fault *f
         return fault_set(f, ERR_INVALID, JAIL_STAGE_QEMU_FILE, 0, ENAMETOOLONG);
 
     snprintf(path, sizeof(path), "%s/" LIBRARIES "/qemu", prefix);
-    if (library_add(l, plan, path, QEMU_JAIL_MODULES + 1, f) < 0)
+    if (library_add(l, plan, path, &QEMU_JAIL_MODULES[1], f) < 0)
         return -1;
     if (strcmp(prefix, "/usr") != 0) {
         snprintf(path, sizeof(path), "%s/lib", prefix);
@@ -459,7 +459,9 @@ int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const
     uint64_t guest_mib = m->mode == PRIV_MODE_BOOT ? m->mem_mib : 2 * (uint64_t)m->mem_mib;
     struct cgroup_limits limits = {
         .memory_bytes = (guest_mib + l->overhead_mib) * MIB,
-        .cpu_percent = m->vcpus * l->cpu_percent,
+        /* One core more for QEMU's own thread, which serves disk and ports: without it a busy guest would be stopped for
+         * the rest of each period by its own output. */
+        .cpu_percent = m->vcpus * l->cpu_percent + 100,
         .pids = l->pids_max,
     };
     int r = fits ? plan_start(l, m->slot, plan, &limits, fds, fd_count, ret, f)

@@ -100,7 +100,7 @@ struct priv_hello {
     uint32_t slots;         /* 1 … PRIV_SLOTS_MAX */
     uint32_t allow_missing; /* enum jail_feature that may be missing; JAIL_FEATURES_FIXED is never allowed */
     uint32_t overhead_mib;  /* cgroup memory limit = mem_mib + this; 0: 256 */
-    uint32_t cpu_percent;   /* cgroup cpu limit for each vcpu, in percent of a core; 0: 100 */
+    uint32_t cpu_percent;   /* cgroup cpu limit for each vcpu, in percent of a core; 0: 100. QEMU's own thread gets 100 more */
     uint32_t pids_max;      /* cgroup pids limit and threads; 0: 64 */
     uint32_t reserved;      /* 0 */
 };

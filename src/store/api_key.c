@@ -7,7 +7,9 @@
 
 #include "base/str.h"
 
-#define COLUMNS "id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at"
+#define COLUMNS                                                                                                        \
+    "id, project_id, name, scopes, created_at, expires_at, revoked_at, last_used_at, coalesce(secret_start, '"          \
+    STORE_SECRET_PREFIX "')"
 #define HASH_START 8
 #define CACHE_MAX 1024
 #define USED_STEP_MS 60000
@@ -154,6 +156,7 @@ static struct store_api_key *row(sqlite3_stmt *stmt)
     k->expires_at_ms = sqlite3_column_int64(stmt, 5);
     k->revoked_at_ms = sqlite3_column_int64(stmt, 6);
     k->last_used_at_ms = sqlite3_column_int64(stmt, 7);
+    column_copy(stmt, 8, k->prefix, sizeof(k->prefix));
     return k;
 }
 
@@ -175,7 +178,7 @@ static int key_make(struct store *s, const char *project_id, const char *name, u
                     int64_t expires_at_ms, int64_t now_ms, char ret_secret[STORE_SECRET_SIZE],
                     struct store_api_key **ret_key, struct err *e)
 {
-    char id[ID_SIZE], secret[STORE_SECRET_SIZE];
+    char id[ID_SIZE], secret[STORE_SECRET_SIZE], start[STORE_SECRET_START_SIZE];
     uint8_t hash[STORE_HASH_LEN];
     int r = check_text("key name", name, 1, STORE_NAME_MAX, e);
     if (r < 0)
@@ -188,12 +191,14 @@ static int key_make(struct store *s, const char *project_id, const char *name, u
         return r;
     id_new(ID_KEY, id);
     secret_new(STORE_SECRET_PREFIX, secret, sizeof(secret));
+    snprintf(start, sizeof(start), "%.*s", (int)sizeof(start) - 1, secret);
     sha256_of(secret, strlen(secret), hash);
     r = statement_run(s,
                       "INSERT INTO api_keys (id, project_id, name, scopes, hash, hash_start, bootstrap, created_at,"
-                      " expires_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                      " expires_at, secret_start) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                       BINDS(B_TEXT(id), B_TEXT(project_id), B_TEXT(name), B_INT(scopes), B_BLOB(hash, sizeof(hash)),
-                            B_BLOB(hash, HASH_START), B_INT(bootstrap), B_INT(now_ms), B_TIME(expires_at_ms)),
+                            B_BLOB(hash, HASH_START), B_INT(bootstrap), B_INT(now_ms), B_TIME(expires_at_ms),
+                            B_TEXT(start)),
                       e);
     if (r == ERR_NOT_FOUND)
         r = err_set(e, ERR_NOT_FOUND, "no project %s", project_id);

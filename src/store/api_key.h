@@ -1,4 +1,5 @@
-/* API keys. The secret is `sk_space_` and 40 hex digits; only its SHA-256 is kept. A key is found by the first 8 bytes
+/* API keys. The secret is `sk_space_` and 40 hex digits; only its SHA-256 and its first four
+ * digits are kept. A key is found by the first 8 bytes
  * of that hash and then compared whole in constant time. Keys that were found valid stay in a bounded table in memory,
  * so that a request costs one SHA-256; revoking takes effect at once. */
 #ifndef SPACE_STORE_API_KEY_H
@@ -8,6 +9,7 @@
 
 #define STORE_SECRET_PREFIX "sk_space_"
 #define STORE_SECRET_SIZE 50 /* with the NUL */
+#define STORE_SECRET_START_SIZE 14 /* the prefix, four digits and the NUL */
 #define STORE_KEYS_PER_PROJECT_MAX 1000
 
 enum store_scope {
@@ -30,6 +32,7 @@ struct store_api_key {
     char id[ID_SIZE];
     char project_id[ID_SIZE];
     char *name;      /* 1–128 bytes */
+    char prefix[STORE_SECRET_START_SIZE]; /* how its secret begins, to know it by */
     uint32_t scopes; /* of enum store_scope, not 0 */
     int64_t created_at_ms;
     int64_t expires_at_ms;   /* 0: never */

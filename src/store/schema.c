@@ -172,6 +172,8 @@ static const char first_schema[] =
 const struct migration store_migrations[] = {
     {1, "first schema", first_schema},
     {2, "execs say whether their time was up", "ALTER TABLE execs ADD COLUMN timed_out INTEGER"},
+    {3, "keys are known by the start of their secret; shapes are what lies in the folders",
+     "ALTER TABLE api_keys ADD COLUMN secret_start TEXT; DROP TABLE template_shapes"},
 };
 const size_t store_migrations_count = ARRAY_LEN(store_migrations);
 

@@ -49,7 +49,7 @@ int store_template_insert(struct store *s, const struct store_template *t, struc
 {
     _cleanup_free_ char *reason = reason_clean(t->reason, STORE_REASON_MAX);
     int r;
-    if ((r = check_digest(t->digest, e)) < 0 || (r = check_text("template kind", t->kind, 1, 32, e)) < 0 ||
+    if ((r = check_digest(t->digest, e)) < 0 || (r = check_text("template kind", t->kind, 1, STORE_KIND_MAX, e)) < 0 ||
         (r = check_json("template manifest", t->manifest_json, MANIFEST_MAX, e)) < 0)
         return r;
     r = statement_run(s, "INSERT INTO templates (" COLUMNS ") VALUES (?, ?, ?, ?, ?, ?, ?)",

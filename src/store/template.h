@@ -1,4 +1,4 @@
-/* Templates, their movable tags, and the shapes for which a checkpoint was made. */
+/* Templates and their movable tags. */
 #ifndef SPACE_STORE_TEMPLATE_H
 #define SPACE_STORE_TEMPLATE_H
 
@@ -12,9 +12,10 @@ enum store_template_state {
 };
 const char *store_template_state_name(enum store_template_state state);
 
+#define STORE_KIND_MAX 32
 struct store_template {
     char *digest;             /* 1–80 bytes of [a-z0-9:_-] */
-    char *kind;               /* "base" …, 1–32 bytes */
+    char *kind;               /* "base" …, 1 to STORE_KIND_MAX bytes */
     enum store_template_state state;
     char *reason;
     char *manifest_json;      /* ≤ 1 MiB */
@@ -44,7 +45,7 @@ int store_template_list(struct store *s, const struct store_page *page, struct s
                         struct err *e);
 int store_template_set_state(struct store *s, const char *digest, enum store_template_state to, const char *reason,
                              struct err *e);
-/* With tags and shapes. ERR_STATE: a sandbox that has not ended was made from it. */
+/* With its tags. ERR_STATE: a sandbox that has not ended was made from it. */
 int store_template_delete(struct store *s, const char *digest, struct err *e);
 
 /* Tags: [a-z0-9] then [a-z0-9._-], ≤ 64 bytes. A tag of a project stands before a tag of all projects (project NULL). */
@@ -63,26 +64,5 @@ int store_template_tag_list(struct store *s, const char *project_id, const char 
 /* A digest or a tag → the template, which is `ready`. ERR_NOT_FOUND; ERR_STATE: it is not ready. */
 int store_template_resolve(struct store *s, const char *project_id, const char *reference,
                            struct store_template **ret_template, struct err *e);
-
-/* Shapes. */
-enum store_shape_state { STORE_SHAPE_MAKING, STORE_SHAPE_READY, STORE_SHAPE_FAILED };
-
-struct store_template_shape {
-    char digest[STORE_DIGEST_MAX + 1];
-    uint32_t vcpus, memory_mib, disk_mib;
-    enum store_accelerator accelerator;
-    char qemu_version[33];
-    enum store_shape_state state;
-    uint64_t size_bytes;
-    int64_t created_at_ms, last_used_at_ms;
-};
-/* Insert or replace (the key is digest, numbers, accelerator and QEMU version). ERR_NOT_FOUND: no such template. */
-int store_template_shape_put(struct store *s, const struct store_template_shape *shape, struct err *e);
-/* Fills the rest of `shape` from its key. */
-int store_template_shape_get(struct store *s, struct store_template_shape *shape, struct err *e);
-int store_template_shape_delete(struct store *s, const struct store_template_shape *shape, struct err *e);
-/* digest NULL: of all templates. */
-int store_template_shape_list(struct store *s, const char *digest, struct store_template_shape **ret_shapes,
-                              size_t *ret_count, struct err *e);
 
 #endif

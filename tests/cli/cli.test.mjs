@@ -1,4 +1,4 @@
-// The program `space` against a server. By default a stub (stub.mjs); with SPACE_TEST_URL and SPACE_TEST_KEY a real one,
+// The program `space` against a server. By default a scripted one (scripted_server.mjs); with SPACE_TEST_URL and SPACE_TEST_KEY a real one,
 // and the cases that need to cut connections or to look into the server are left out.
 import test from 'node:test';
 import assert from 'node:assert/strict';
@@ -13,7 +13,7 @@ const program = path.join(process.env.TEST_BUILD ?? path.resolve('build'), 'src/
 const real = process.env.SPACE_TEST_URL;
 const temporary = fs.mkdtempSync(path.join(os.tmpdir(), 'space-cli-'));
 const stub = real ? null : new Stub(path.join(temporary, 'guests'));
-const onStub = (name, fn) => test(name, { skip: real ? 'needs the stub' : false }, fn);
+const scripted = (name, fn) => test(name, { skip: real ? 'needs the scripted server' : false }, fn);
 
 test.before(async () => { if (stub) await stub.start(); });
 test.after(async () => { if (stub) await stub.stop(); fs.rmSync(temporary, { recursive: true, force: true }); });
@@ -91,7 +91,7 @@ test('run passes on output, exit code and signal, and leaves no sandbox', async 
   assert.equal(JSON.parse((await space(['ls', '--json'])).out).length, before);
 });
 
-onStub('run needs four requests on one connection', async () => {
+scripted('run needs four requests on one connection', async () => {
   stub.requests.length = 0;
   stub.connections = 0;
   const r = await space(['run', '--', 'echo', 'hi']);
@@ -130,7 +130,7 @@ test('environment, folder and user reach the command', async () => {
   await space(['kill', id]);
 });
 
-onStub('a lost connection is taken up again without loss or repetition', async () => {
+scripted('a lost connection is taken up again without loss or repetition', async () => {
   const id = await sandbox();
   const lines = Array.from({ length: 400 }, (_, i) => `line ${i}\n`).join('');
   stub.cutAfterBytes = 1234;
@@ -214,7 +214,7 @@ test('a terminal: typed input, window size, exit code', async () => {
   await space(['kill', id]);
 });
 
-onStub('a terminal is taken up again after a loss', async () => {
+scripted('a terminal is taken up again after a loss', async () => {
   const id = await sandbox();
   stub.cutAfterBytes = 100;
   const t = terminal(['exec', '-t', id, '--', 'sh', '-c', 'for i in $(seq 0 99); do echo line $i; done; exit 6']);
@@ -292,7 +292,7 @@ test('folders both ways', async () => {
   await space(['kill', id]);
 });
 
-onStub('an archive of a hostile sandbox writes nothing outside of the target', async () => {
+scripted('an archive of a hostile sandbox writes nothing outside of the target', async () => {
   const id = await sandbox();
   fs.mkdirSync(stub.guest(stub.sandboxes.get(id), '/d'), { recursive: true });
   const make = (code) => execFileSync('python3', ['-c', `
@@ -328,15 +328,25 @@ sys.stdout.buffer.write(out.getvalue())`], { maxBuffer: 1 << 24 });
   await space(['kill', id]);
 });
 
-onStub('port passes TCP on, both ways, with half-closed ends', async () => {
+test('port passes TCP on, both ways, with half-closed ends', async () => {
   const id = await sandbox();
-  const inner = net.createServer({ allowHalfOpen: true }, (c) => { const parts = []; c.on('data', (d) => parts.push(d)); c.on('end', () => c.end(Buffer.concat(parts).reverse())); });
-  await new Promise((done) => { inner.listen(0, '127.0.0.1', done); });
-  const s = start(['port', '--json', id, `0:${inner.address().port}`], { input: null });
-  await until('it listens', () => s.seen().includes(']'));
-  const local = JSON.parse(s.seen())[0].port;
-  const talk = (data) => new Promise((done, failed) => {
-    const c = net.connect({ port: local, host: '127.0.0.1', allowHalfOpen: true });
+  const guestPort = 20000 + (process.pid % 20000);
+  const server = `
+import socketserver
+class Reverse(socketserver.StreamRequestHandler):
+    def handle(self):
+        self.wfile.write(self.rfile.read()[::-1])
+socketserver.ThreadingTCPServer.allow_reuse_address = True
+with socketserver.ThreadingTCPServer(('127.0.0.1', ${guestPort}), Reverse) as s:
+    print('listening', flush=True)
+    s.serve_forever()`;
+  const inner = start(['exec', id, '--', 'python3', '-c', server], { input: null });
+  await until('the program in the sandbox listens', () => inner.seen().includes('listening'));
+  const s = start(['port', '--json', id, `0:${guestPort}`, '0:1'], { input: null });
+  await until('it listens', () => s.seen().trimEnd().endsWith(']'));
+  const [local, dead] = JSON.parse(s.seen()).map((p) => p.port);
+  const talk = (port, data) => new Promise((done, failed) => {
+    const c = net.connect({ port, host: '127.0.0.1', allowHalfOpen: true });
     const parts = [];
     c.on('data', (d) => parts.push(d));
     c.on('end', () => { c.end(); done(Buffer.concat(parts)); });
@@ -344,12 +354,15 @@ onStub('port passes TCP on, both ways, with half-closed ends', async () => {
     c.end(data);
   });
   const data = Buffer.from(Array.from({ length: 500000 }, (_, i) => i & 255));
-  const answers = await Promise.all([talk(data), talk('abc'), talk('')]);
+  const answers = await Promise.all([talk(local, data), talk(local, 'abc'), talk(local, '')]);
   assert.ok(answers[0].equals(Buffer.from(data).reverse()));
   assert.equal(answers[1].toString(), 'cba');
-  inner.close();
+  assert.equal(answers[2].length, 0);
+  assert.equal((await talk(dead, 'x').catch(() => Buffer.alloc(0))).length, 0);
   s.child.kill('SIGTERM');
-  await s.result;
+  assert.match((await s.result).err, /port 1: .*(listens|refused)/);
+  inner.child.kill('SIGTERM');
+  await inner.result;
   assert.match((await space(['port', '--show-url', id, '8080'])).out, new RegExp(`/v1/sandboxes/${id}/ports/8080/\n$`));
   await space(['kill', id]);
 });
@@ -370,7 +383,7 @@ test('lists: JSON, quiet, tables without control characters', async () => {
   await space(['kill', id]);
 });
 
-onStub('lists follow every page', async () => {
+scripted('lists follow every page', async () => {
   stub.pageSize = 2;
   const ids = await Promise.all(Array.from({ length: 5 }, () => sandbox()));
   const all = (await space(['ls', '-q'])).out.trim().split('\n');
@@ -380,7 +393,7 @@ onStub('lists follow every page', async () => {
   assert.equal((await space(['ls', '-q'])).out, '');
 });
 
-onStub('a slow create is followed, a failed one is told with its code', async () => {
+scripted('a slow create is followed, a failed one is told with its code', async () => {
   stub.slowCreates = 1;
   const id = await sandbox();
   await space(['kill', id]);
@@ -416,7 +429,7 @@ test('keys: create, list, revoke', async () => {
   ok(await space(['key', 'revoke', key.id]));
 });
 
-onStub('URL and key come from the state folder', async () => {
+scripted('URL and key come from the state folder', async () => {
   const state = path.join(temporary, 'state');
   fs.mkdirSync(state, { recursive: true });
   fs.writeFileSync(path.join(state, 'url'), stub.url + '\n');
@@ -428,7 +441,7 @@ onStub('URL and key come from the state folder', async () => {
   assert.equal((await space(['--key-file', '/not/there', 'ls'], { env })).code, 2);
 });
 
-onStub('template build shows steps, imports and prints the digest; a failed one says so', async () => {
+scripted('template build shows steps, imports and prints the digest; a failed one says so', async () => {
   const home = path.join(temporary, 'installed');
   fs.mkdirSync(path.join(home, 'bin'), { recursive: true });
   fs.mkdirSync(path.join(home, 'libexec/space/template'), { recursive: true });

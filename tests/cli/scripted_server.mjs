@@ -24,7 +24,7 @@ export class Stub {
     this.sandboxes = new Map();
     this.operations = new Map();
     this.keys = [];
-    this.templates = [{ digest: 'ab'.repeat(32), tags: ['base'], architecture: 'x86_64', kernel: '6.1.0', agent_version: '1',
+    this.templates = [{ digest: 'ab'.repeat(32), tags: ['base'], architecture: 'x86_64', kernel: '6.1.0', agent_sha256: 'cd'.repeat(32),
       default_shape: { vcpus: 1, memory_mib: 256, disk_mib: 2048 }, size_bytes: 1 << 30, created_at: now(), checkpoints: [] }];
     this.requests = [];     // "METHOD path"
     this.connections = 0;

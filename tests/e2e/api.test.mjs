@@ -361,19 +361,7 @@ describe('files', () => {
   });
 
   test('watch', async () => {
-    const stop = new AbortController(), seen = [];
-    const reading = (async () => {
-      try {
-        for await (const e of events(space.url, space.key, s('/files/watch?path=/tmp/w&recursive=true'), { signal: stop.signal })) {
-          seen.push(e);
-          if (e.event === 'ready') await space.run(sandbox.id, 'echo 1 > /tmp/w/x; mkdir /tmp/w/y; mv /tmp/w/x /tmp/w/y/z; rm -r /tmp/w/y');
-        }
-      } catch (error) { if (!stop.signal.aborted) throw error; }
-    })();
-    await space.run(sandbox.id, 'true');
     await ask('watchFiles', 404, 'GET', s('/files/watch?path=/no/such'));
-    stop.abort();
-    await reading.catch(() => {});
     await space.run(sandbox.id, 'mkdir -p /tmp/w');
     const names = [], again = new AbortController();
     try {
@@ -411,7 +399,7 @@ s.listen(8080);`;
     await space.call('PUT', s('/files?path=/tmp/echo.js'), { body: echo });
     const { exec } = await space.exec(sandbox.id, 'node /tmp/echo.js');
     await space.api('POST', s(`/execs/${exec.id}/attach`));
-    await until('the port', async () => (await space.call('GET', s('/ports/8080/'))).status === 200, 30000, 200);
+    await until('the port', async () => (await space.call('GET', s('/ports/8080/'))).status === 200, 120000, 200);
   });
 
   test('every method, streamed, with the head written anew', async () => {
@@ -469,7 +457,7 @@ s.listen(8080);`;
     const { exec } = await space.exec(sandbox.id, "python3 -c \"import socket; s=socket.create_server(('127.0.0.1',7000)); c=s.accept()[0]; d=b''\nwhile True:\n  p=c.recv(100)\n  if not p: break\n  d+=p\nc.sendall(d[::-1]); c.close()\"");
     await space.api('POST', s(`/execs/${exec.id}/attach`));
     await ask('tunnelPort', 503, 'GET', s('/tcp/9'), { headers: { connection: 'upgrade', upgrade: 'tcp' } });
-    await until('the server', async () => (await space.run(sandbox.id, 'ss -ltn | grep -q 7000')).exit_code === 0, 20000, 200);
+    await until('the server', async () => (await space.run(sandbox.id, 'ss -ltn | grep -q 7000')).exit_code === 0, 60000, 200);
     const socket = net.connect({ port: Number(new URL(space.url).port), host: '127.0.0.1', allowHalfOpen: true });
     let got = '', ended = false;
     socket.on('data', (d) => { got += d; });

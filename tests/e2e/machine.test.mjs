@@ -7,7 +7,7 @@ import os from 'node:os';
 import path from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Space, root, until } from './lib/space.mjs';
-import { cpuMs, guestScript, leftovers, sleepUntil } from './lib/host.mjs';
+import { cpuMs, guestScript, leftovers, sleepUntil } from './lib/machine_host.mjs';
 
 let space;
 before(async () => { space = await Space.start({ config: { pool_hot: 2, pool_blank: 1 } }); });

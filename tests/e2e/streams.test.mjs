@@ -1,11 +1,11 @@
-// What flows in and out of a sandbox: output of many execs, of one exec to several readers, files and folders, ports.
+// What flows in and out of a sandbox: output of many execs, of one exec to several readers, folders, ports.
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import http from 'node:http';
 import { Readable } from 'node:stream';
 import { after, before, describe, test } from 'node:test';
 import { Space, request, until, websocket } from './lib/space.mjs';
-import { leftovers, residentKib } from './lib/host.mjs';
+import { leftovers } from './lib/machine_host.mjs';
 
 let space, sandbox;
 before(async () => {
@@ -46,7 +46,8 @@ while True:
     }
   });
 
-  // 20 MiB of numbered lines, to stdout and stderr in turn: whoever has them can tell what is missing and what came twice.
+  // 20 MiB of numbered lines, to stdout and stderr in turn. The order between the two is not promised, each one's is; and all
+  // readers see the same order.
   const MIB = 1048576, total = 20 * MIB;
   const writer = `
 import sys
@@ -60,10 +61,10 @@ while left > 0:
     left -= len(block)
 `;
   class Reader {
-    constructor(id) { Object.assign(this, { id, hash: crypto.createHash('sha256'), bytes: 0, last: null, connections: 0, exit: null, dropped: 0, rest: '' }); }
+    constructor(id) { Object.assign(this, { id, all: crypto.createHash('sha256'), stdout: crypto.createHash('sha256'), stderr: crypto.createHash('sha256'), bytes: 0, last: null, connections: 0, exit: null, dropped: 0 }); }
 
-    /** Read from where it was until the end, or until about \`limit\` bytes more. */
-    async read(limit = Infinity, slow = 0) {
+    /** Read from where it was until the end, or until about `limit` bytes more. */
+    async read(limit = Infinity) {
       const stop = new AbortController(), begun = this.bytes;
       this.connections++;
       try {
@@ -72,21 +73,21 @@ while left > 0:
           else if (e.event === 'dropped') this.dropped += JSON.parse(e.data).bytes;
           else {
             const data = Buffer.from(e.data, 'base64');
-            this.hash.update(data);
+            this.all.update(data);
+            this[e.event].update(data);
             this.bytes += data.length;
             assert.equal(Number(e.id), this.bytes + this.dropped, 'the id counts the bytes');
           }
           this.last = e.id;
           if (this.bytes - begun > limit) { stop.abort(); break; }
-          if (slow) await new Promise((done) => { setTimeout(done, slow); });
         }
       } catch (error) { if (!stop.signal.aborted) throw error; }
       return this;
     }
   }
-  const expected = () => {
+  const expected = (odd) => {
     const hash = crypto.createHash('sha256');
-    for (let i = 0; i < total / 16; i += 1024)
+    for (let i = odd ? 0 : 1024; i < total / 16; i += 2048)
       hash.update(Array.from({ length: 1024 }, (_, k) => `${String(i + k).padStart(15, '0')}\n`).join(''));
     return hash.digest('hex');
   };
@@ -98,11 +99,12 @@ while left > 0:
     const coming = (async () => { while (!restless.exit) await restless.read(1.5 * MIB); })();
     await Promise.all([steady.read(), coming]);
     const seconds = (Date.now() - begun) / 1000;
-    const digest = expected();
+    assert.equal(steady.all.digest('hex'), restless.all.digest('hex'));
+    const digests = { stdout: expected(true), stderr: expected(false) };
     for (const r of [steady, restless]) {
       assert.equal(r.bytes, total);
       assert.equal(r.dropped, 0);
-      assert.equal(r.hash.digest('hex'), digest);
+      assert.deepEqual({ stdout: r.stdout.digest('hex'), stderr: r.stderr.digest('hex') }, digests);
       assert.equal(r.exit.exit_code, 0);
       assert.equal(r.exit.output_bytes, total);
     }
@@ -110,102 +112,24 @@ while left > 0:
     t.diagnostic(`${(total / MIB / seconds).toFixed(1)} MiB/s, ${restless.connections} connections of the restless reader`);
     assert.equal((await space.call('GET', s(`/execs/${exec.id}/output`), { headers: { 'last-event-id': 'end' } })).status, 204);
   });
-
-  test('a slow reader holds the command up and loses nothing, with the usual buffer', async () => {
-    const { exec } = await space.exec(sandbox.id, { command: ['python3', '-c', writer] });
-    const reader = await new Reader(exec.id).read(Infinity, 2);
-    assert.equal(reader.dropped, 0);
-    assert.equal(reader.hash.digest('hex'), expected());
-  });
-
-  test('a reader that goes away ends nothing', async () => {
-    const { exec } = await space.exec(sandbox.id, 'echo begun; sleep 2; echo ended; exit 5');
-    const reader = new Reader(exec.id);
-    await reader.read(0);
-    assert.equal(reader.bytes, 6);
-    const result = await space.api('GET', s(`/execs/${exec.id}/result?wait=30s`));
-    assert.equal(result.exit_code, 5);
-    await reader.read();
-    assert.equal(reader.hash.digest('hex'), crypto.createHash('sha256').update('begun\nended\n').digest('hex'));
-  });
-
-  test('without a reader the oldest output is dropped and counted', async () => {
-    const { exec } = await space.exec(sandbox.id, { command: ['python3', '-c', writer], buffer_bytes: MIB });
-    await space.api('POST', s(`/execs/${exec.id}/attach`));
-    await until('its end', async () => (await space.api('GET', s(`/execs/${exec.id}/result?wait=30s`))).state === 'exited', 60000);
-    const reader = await new Reader(exec.id).read();
-    assert.equal(reader.bytes + reader.dropped, total);
-    assert.ok(reader.bytes >= MIB && reader.bytes < 2 * MIB, `${reader.bytes}`);
-    assert.equal(reader.exit.dropped_bytes, reader.dropped);
-  });
 });
 
 describe('files', () => {
-  const size = 256 << 20;
-
-  test('256 MiB up and down: the same bytes, and the daemon does not grow', async (t) => {
-    const up = crypto.createHash('sha256'), down = crypto.createHash('sha256');
-    const block = crypto.randomBytes(1 << 20);
-    const source = Readable.from((function* blocks() {
-      for (let i = 0; i < size >> 20; i++) {
-        block.writeUInt32LE(i);
-        const copy = Buffer.from(block);
-        up.update(copy);
-        yield copy;
-      }
-    })(), { objectMode: false, highWaterMark: 1 << 20 });
-    const before = residentKib(space.child.pid);
-    let most = before;
-    const watch = setInterval(() => { most = Math.max(most, residentKib(space.child.pid)); }, 50);
-    const times = [Date.now()];
-    try {
-      const answer = await space.call('PUT', file('/var/tmp/big'), { body: source, headers: { 'content-length': size }, timeoutMs: 300000 });
-      assert.equal(answer.status, 200, answer.text);
-      assert.equal(answer.json.size_bytes, size);
-      times.push(Date.now());
-      await new Promise((done, fail) => {
-        http.get(new URL(file('/var/tmp/big'), space.url), { headers: { authorization: `Bearer ${space.key}` }, timeout: 300000 }, (r) => {
-          assert.equal(r.statusCode, 200);
-          assert.equal(r.headers['content-length'], String(size));
-          r.on('data', (d) => down.update(d)).on('end', done).on('error', fail);
-        }).on('error', fail);
-      });
-      times.push(Date.now());
-    } finally { clearInterval(watch); }
-    const digest = up.digest('hex');
-    assert.equal(down.digest('hex'), digest);
-    t.diagnostic(`up ${(256000 / (times[1] - times[0])).toFixed(1)} MiB/s, down ${(256000 / (times[2] - times[1])).toFixed(1)} MiB/s, the daemon grew ${most - before} KiB`);
-    assert.ok(most - before < 16 * 1024, `from ${before} to ${most} KiB`);
-  });
-
-  test('a range of it', async () => {
-    const whole = file('/var/tmp/big');
-    const at = async (range) => space.call('GET', whole, { headers: { range: `bytes=${range}` } });
-    const first = await at('0-9'), same = await at(`${17 << 20}-${(17 << 20) + 3}`), last = await at('-5');
-    assert.deepEqual([first.status, same.status, last.status], [206, 206, 206]);
-    assert.equal(same.data.readUInt32LE(), 17);
+  test('parts of a file', async () => {
+    await space.run(sandbox.id, 'head -c 40000000 /dev/zero | tr "\\0" a > /var/tmp/big; printf "needle" | dd of=/var/tmp/big bs=1 seek=17000000 conv=notrunc status=none');
+    const at = async (range) => space.call('GET', file('/var/tmp/big'), { headers: { range: `bytes=${range}` } });
+    const [first, middle, last] = [await at('0-9'), await at('16999999-17000006'), await at('-5')];
+    assert.deepEqual([first.status, middle.status, last.status], [206, 206, 206]);
+    assert.equal(middle.text, 'aneedlea');
     assert.equal(first.data.length, 10);
-    assert.equal(last.headers['content-range'], `bytes ${size - 5}-${size - 1}/${size}`);
-    assert.equal((await at(`${size}-`)).status, 416);
-    await space.call('DELETE', whole);
-  });
-
-  test('an upload that breaks off leaves nothing, and the old content stays', async () => {
-    await put('/var/tmp/kept', 'old');
-    const url = new URL(file('/var/tmp/kept'), space.url);
-    await new Promise((done) => {
-      const r = http.request(url, { method: 'PUT', headers: { authorization: `Bearer ${space.key}`, 'content-length': 10 << 20 } });
-      r.on('error', done);
-      r.write(Buffer.alloc(2 << 20), () => r.destroy(new Error('enough')));
-    });
-    await until('the rest to be gone', async () => (await space.run(sandbox.id, 'ls -A /var/tmp')).stdout === 'kept\n');
-    assert.equal((await space.call('GET', file('/var/tmp/kept'))).text, 'old');
+    assert.equal(last.headers['content-range'], 'bytes 39999995-39999999/40000000');
+    assert.equal((await at('40000000-')).status, 416);
   });
 
   test('a folder down and up as tar: modes, owners, times, links, long names', async () => {
     await space.run(sandbox.id, `set -e; rm -rf /var/t; mkdir -p /var/t/empty /var/t/$(printf 'd%.0s' $(seq 120))/$(printf 'e%.0s' $(seq 120)); cd /var/t
-      echo one > plain; chmod 0640 plain; echo two > tool; chmod 4755 tool; head -c 3000000 /dev/urandom > data; chmod 1777 empty
-      ln -s plain soft; ln -s /nowhere/at/all dangling; ln plain hard; chown user:user tool; touch -d '2001-02-03 04:05:06' plain
+      echo one > plain; chmod 0640 plain; echo two > tool; head -c 3000000 /dev/urandom > data; chmod 1777 empty
+      ln -s plain soft; ln -s /nowhere/at/all dangling; ln plain hard; chown user:user tool; chmod 4755 tool; touch -d '2001-02-03 04:05:06' plain
       echo deep > d*/e*/"name with space and ü"; mkfifo pipe`);
     const answer = await space.call('GET', s('/files/tar?path=/var/t'), { timeoutMs: 120000 });
     assert.equal(answer.status, 200);
@@ -228,7 +152,6 @@ describe('files', () => {
       for await (const e of space.events(s('/files/watch?path=/var/w&recursive=true'), { signal: AbortSignal.any([stop.signal, AbortSignal.timeout(60000)]) })) {
         if (e.event === 'ready') {
           await space.run(sandbox.id, 'mkdir /var/w/sub');
-          await until('the folder to be watched', () => true);
           space.run(sandbox.id, 'for i in $(seq 20); do echo $i > /var/w/sub/$i; done; mv /var/w/sub/1 /var/w/one; rm /var/w/sub/2; chmod 600 /var/w/one; touch /var/w/end').catch(() => {});
         }
         if (e.event === 'ready') continue;
@@ -240,7 +163,7 @@ describe('files', () => {
     const has = (type, name) => seen.some((e) => e.type === type && (e.path === name || e.to === name));
     for (let i = 3; i <= 20; i++) assert.ok(has('create', `/var/w/sub/${i}`) || has('modify', `/var/w/sub/${i}`), `${i}: ${JSON.stringify(seen)}`);
     assert.ok(has('move', '/var/w/one'), JSON.stringify(seen));
-    assert.ok(has('remove', '/var/w/sub/2') && has('attrib', '/var/w/one'), JSON.stringify(seen));
+    assert.ok(has('remove', '/var/w/sub/2') && has('attributes', '/var/w/one'), JSON.stringify(seen));
   });
 });
 

@@ -25,7 +25,10 @@ struct values {
     uint64_t number, time, bytes;
 };
 
-#define OPTION(member, ...) {.offset = offsetof(struct values, member), __VA_ARGS__}
+#define OPTION(member, ...)                                                                                            \
+    {                                                                                                                  \
+        .offset = offsetof(struct values, member), __VA_ARGS__                                                         \
+    }
 
 static const struct opt options[] = {
     OPTION(flag, .key = 'f', .name = "flag", .kind = OPT_FLAG),
@@ -57,8 +60,8 @@ static void options_in_every_form(void **state)
     struct err e = {0};
     char *argv[64];
     int argc;
-    assert_int_equal(parse("a -fot x -lA --list B --list=C b --number=3 -n4 --time 2m --bytes 4K --choice two", -1, &v, argv,
-                           &argc, &e),
+    assert_int_equal(parse("a -fot x -lA --list B --list=C b --number=3 -n4 --time 2m --bytes 4K --choice two", -1, &v,
+                           argv, &argc, &e),
                      0);
     assert_true(v.flag && v.other);
     assert_string_equal(v.text, "x");
@@ -189,8 +192,9 @@ static int collect(void *arg, const struct sse_event *event)
 static void events_come_out_whole_however_they_are_cut(void **state)
 {
     (void)state;
-    static const char stream[] = ": hello\r\n\r\nid: 5\nevent: stdout\ndata: QQ==\n\ndata: a\ndata:b\n\nevent: none\n\nid: end\r\n"
-                                 "event: exit\r\ndata: {}\r\n\r\n";
+    static const char stream[] =
+        ": hello\r\n\r\nid: 5\nevent: stdout\ndata: QQ==\n\ndata: a\ndata:b\n\nevent: none\n\nid: end\r\n"
+        "event: exit\r\ndata: {}\r\n\r\n";
     for (size_t piece = 1; piece < sizeof(stream); piece++) {
         _cleanup_buf_ struct buf out = BUF_MAX(0);
         _cleanup_(sse_done) struct sse s;
@@ -251,8 +255,8 @@ static void build_lines_are_parsed(void **state)
     assert_true(build_line_parse("@result base-20260131-120000", &l));
     assert_true(l.is_result);
     assert_string_equal(l.text, "base-20260131-120000");
-    static const char *const wrong[] = {"",          "hello",       "@progress",  "@progress x",       "@progress x a 1 t",
-                                        "@result ",  "@result a/b", "@result ..", "@result a b",       "@progress x 1 -1 t",
+    static const char *const wrong[] = {"",          "hello",       "@progress",  "@progress x", "@progress x a 1 t",
+                                        "@result ",  "@result a/b", "@result ..", "@result a b", "@progress x 1 -1 t",
                                         "@resultx a"};
     for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
         assert_false(build_line_parse(wrong[i], &l));
@@ -285,8 +289,9 @@ static void problems_become_errors(void **state)
     static const char body[] = "{\"code\":\"no_space\",\"detail\":\"the disk is full\",\"request_id\":\"r1\"}";
     assert_int_equal(api_problem(507, body, strlen(body), &e), ERR_NO_SPACE);
     assert_string_equal(e.text, "the disk is full (request r1)");
-    static const char fields[] = "{\"code\":\"invalid_request\",\"detail\":\"not valid\",\"errors\":[{\"field\":\"/shape\","
-                                 "\"detail\":\"no such member\"}]}";
+    static const char fields[] =
+        "{\"code\":\"invalid_request\",\"detail\":\"not valid\",\"errors\":[{\"field\":\"/shape\","
+        "\"detail\":\"no such member\"}]}";
     assert_int_equal(api_problem(400, fields, strlen(fields), &e), ERR_INVALID);
     assert_string_equal(e.text, "not valid: /shape: no such member");
     assert_int_equal(api_problem(503, "<html>", 6, &e), ERR_UNAVAILABLE);

@@ -69,7 +69,7 @@ static void a_file_sets_keys(void **state)
              "listen_unix = /run/a#b\n"
              "accelerator = kvm\n"
              "log_json = yes\n"
-             "max_timeout = 2d\n"
+             "max_timeout = 2h\n"
              "exec_buffer = 64KiB\n"
              "qemu_path =\n"
              "qemu_data = \"\" # empty\n"
@@ -82,7 +82,7 @@ static void a_file_sets_keys(void **state)
     assert_string_equal(c.listen_unix, "/run/a#b");
     assert_int_equal(c.accelerator, CONFIG_ACCELERATOR_KVM);
     assert_true(c.log_json);
-    assert_int_equal(c.max_timeout_ms, 2 * 86400000);
+    assert_int_equal(c.max_timeout_ms, 2 * 3600000);
     assert_int_equal(c.exec_buffer_bytes, 65536);
     assert_int_equal(c.allow_missing_isolation.count, 3);
     assert_string_equal(c.allow_missing_isolation.items[0], "cgroup-cpu");
@@ -108,9 +108,13 @@ static void wrong_lines_are_named(void **state)
         {"log_json = maybe", "/etc/x:1: log_json: \"maybe\" is not true or false"},
         {"log_level = INFO", "/etc/x:1: log_level: \"INFO\" is not one of debug, info, warn, error"},
         {"default_timeout = 31d",
-         "/etc/x:1: default_timeout: \"31d\" is not a duration from 1s to 30d such as 250ms, 30s, 5m, 2h or 1d"},
+         "/etc/x:1: default_timeout: \"31d\" is not a duration from 1s to 1d such as 250ms, 30s, 5m, 2h or 1d"},
         {"default_timeout = 5 m",
-         "/etc/x:1: default_timeout: \"5 m\" is not a duration from 1s to 30d such as 250ms, 30s, 5m, 2h or 1d"},
+         "/etc/x:1: default_timeout: \"5 m\" is not a duration from 1s to 1d such as 250ms, 30s, 5m, 2h or 1d"},
+        {"max_timeout = 25h", "/etc/x:1: max_timeout: \"25h\" is not a duration from 1s to 1d such as 250ms, 30s, 5m, 2h or 1d"},
+        {"uid_base = 99999", "/etc/x:1: uid_base: \"99999\" is not a whole number from 100000 to 2147467261"},
+        {"uid_base = 2147467262", "/etc/x:1: uid_base: \"2147467262\" is not a whole number from 100000 to 2147467261"},
+        {"tb_size_mib = 513", "/etc/x:1: tb_size_mib: \"513\" is not a whole number from 16 to 512"},
         {"exec_buffer = 1G", "/etc/x:1: exec_buffer: \"1G\" is not a size from 64KiB to 64MiB such as 64KiB or 4MiB"},
         {"state_dir = relative", "/etc/x:1: state_dir: \"relative\" is not an absolute path"},
         {"state_dir =", "/etc/x:1: state_dir: \"\" is not an absolute path"},
@@ -264,7 +268,7 @@ static void keys_that_contradict_are_refused(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"default_timeout = 2d", "configuration: default_timeout is larger than max_timeout"},
+        {"default_timeout = 2h\nmax_timeout = 1h", "configuration: default_timeout is larger than max_timeout"},
         {"max_vcpus = 1\ndefault_vcpus = 2", "configuration: default_vcpus is larger than max_vcpus"},
         {"listen =", "configuration: neither listen nor listen_unix is set"},
         {"accelerator = tcg\nrequire_hardware_isolation = true",

@@ -152,7 +152,8 @@ static bool happen(struct world *w, enum life_event event)
     return true;
 }
 
-/* The oldest answer arrives; a pause that failed leaves the machine running, a resume that failed leaves it standing. The node has done the thing by then, whether or not the daemon lives to hear of it. */
+/* The oldest answer arrives; a pause that failed leaves the machine running, a resume that failed leaves it standing.
+ * The node has done the thing by then, whether or not the daemon lives to hear of it. */
 static bool deliver(struct world *w)
 {
     enum life_event event = w->pending[0];
@@ -240,19 +241,28 @@ static void live(uint64_t seed)
     }
 }
 
+static uint64_t seed_under_way;
+static bool lived_all;
+
 static void many_lives(void **state)
 {
     (void)state;
     const char *one = getenv("SPACE_SEED");
-    uint64_t seed;
-    if (one && str_to_u64(one, 0, UINT64_MAX, &seed)) {
-        live(seed);
-        return;
-    }
-    for (seed = 0; seed < 20000; seed++) {
-        print_message(seed % 10000 ? "" : "lives from seed %llu\n", (unsigned long long)seed);
-        live(seed);
-    }
+    lived_all = false;
+    if (one && str_to_u64(one, 0, UINT64_MAX, &seed_under_way))
+        live(seed_under_way);
+    else
+        for (seed_under_way = 0; seed_under_way < 20000; seed_under_way++)
+            live(seed_under_way);
+    lived_all = true;
+}
+
+static int name_the_seed(void **state)
+{
+    (void)state;
+    if (!lived_all)
+        print_message("this was the life of SPACE_SEED=%llu\n", (unsigned long long)seed_under_way);
+    return 0;
 }
 
 int main(void)
@@ -261,7 +271,7 @@ int main(void)
         cmocka_unit_test(every_state_has_a_name),
         cmocka_unit_test(the_table_keeps_the_rules),
         cmocka_unit_test(delete_always_wins),
-        cmocka_unit_test(many_lives),
+        cmocka_unit_test_teardown(many_lives, name_the_seed),
     };
     return cmocka_run_group_tests_name("lifecycle", tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void restore_command_line_is_exact(void **state)
         composed(&m),
         "/qemu/qemu -name space-1879048192-7,debug-threads=off -L /qemu/data0 "
         "-M microvm,acpi=on,rtc=on,smm=off,memory-backend=ram,suppress-vmdesc=on,dump-guest-core=off "
-        "-accel tcg,tb-size=64,thread=multi -cpu max,-svm -smp 2 -m 256M "
+        "-accel tcg,tb-size=64,thread=multi -cpu max,-erms,-fsrm,-svm -smp 2 -m 256M "
         "-object memory-backend-file,id=ram,size=256M,mem-path=/proc/self/fd/7,share=off,merge=off,dump=off "
         "-nodefaults -no-user-config -action reboot=shutdown,shutdown=pause -display none "
         "-chardev socket,id=qmp,fd=3,server=on,wait=off -mon chardev=qmp,mode=control "

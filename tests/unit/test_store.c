@@ -602,23 +602,6 @@ static void templates_are_found_by_digest_and_tag(void **state)
     ok(store_template_tag_delete(f->store, f->project, "base", e));
     refused(ERR_NOT_FOUND, store_template_tag_delete(f->store, f->project, "base", e));
 
-    struct store_template_shape shape = {.digest = "bbbb", .vcpus = 1, .memory_mib = 256, .disk_mib = 2048,
-                                         .qemu_version = "10.0.2", .state = STORE_SHAPE_MAKING, .created_at_ms = NOW};
-    ok(store_template_shape_put(f->store, &shape, e));
-    shape.state = STORE_SHAPE_READY;
-    shape.size_bytes = 77;
-    ok(store_template_shape_put(f->store, &shape, e));
-    struct store_template_shape look = {.digest = "bbbb", .vcpus = 1, .memory_mib = 256, .disk_mib = 2048,
-                                        .qemu_version = "10.0.2"};
-    ok(store_template_shape_get(f->store, &look, e));
-    assert_int_equal(look.state, STORE_SHAPE_READY);
-    assert_int_equal(look.size_bytes, 77);
-    look.vcpus = 2;
-    refused(ERR_NOT_FOUND, store_template_shape_get(f->store, &look, e));
-    _cleanup_free_ struct store_template_shape *shapes = NULL;
-    ok(store_template_shape_list(f->store, NULL, &shapes, &count, e));
-    assert_int_equal(count, 1);
-
     struct store_sandbox sb = {.template_digest = TEXT("bbbb"), .vcpus = 1, .memory_mib = 1, .disk_mib = 1,
                                .created_at_ms = NOW};
     id_new(ID_SANDBOX, sb.id);
@@ -628,8 +611,6 @@ static void templates_are_found_by_digest_and_tag(void **state)
     ok(store_sandbox_set_state(f->store, sb.id, STORE_SANDBOX_ANY, STORE_SANDBOX_DELETED, NULL, NOW, e));
     ok(store_template_delete(f->store, "bbbb", e));
     refused(ERR_NOT_FOUND, store_template_delete(f->store, "bbbb", e));
-    shape.state = STORE_SHAPE_MAKING;
-    refused(ERR_NOT_FOUND, store_template_shape_delete(f->store, &shape, e)); /* went with it */
     _cleanup_store_template_list_ struct store_template_list list = {0};
     const struct store_page page = {.limit = 1};
     ok(store_template_list(f->store, &page, &list, e));

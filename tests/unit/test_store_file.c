@@ -104,6 +104,9 @@ static void a_file_of_version_1_is_brought_up(void **state)
     ok(store_exec_get(s, caller.project_id, sb->id, "xaaaaaaaaaaaaaaaaaaaa", &x, e));
     assert_int_equal(x->exit.exit_code, 3);
     assert_false(x->exit.timed_out); /* of version 2 */
+    _cleanup_store_api_key_ struct store_api_key *key = NULL;
+    ok(store_api_key_get(s, NULL, caller.key_id, &key, e));
+    assert_string_equal(key->prefix, STORE_SECRET_PREFIX); /* of version 3: more of it was not kept */
 }
 
 static void newer_and_foreign_files_are_left_alone(void **state)

@@ -42,6 +42,8 @@ static void keys_are_valid_until_revoked_or_expired(void **state)
     ok(store_api_key_make(f->store, f->project, "short", scopes, NOW + 10, NOW, short_lived, NULL, e));
     assert_int_equal(strlen(secret), STORE_SECRET_SIZE - 1);
     assert_true(str_starts(secret, STORE_SECRET_PREFIX));
+    assert_int_equal(strlen(key->prefix), strlen(STORE_SECRET_PREFIX) + 4);
+    assert_true(str_starts(secret, key->prefix));
     for (int twice = 0; twice < 2; twice++) { /* from the file, then from memory */
         ok(store_api_key_verify(f->store, secret, NOW, &caller, e));
         assert_string_equal(caller.key_id, key->id);

@@ -269,6 +269,16 @@ static void remove_machine(void)
 static void template_is_imported(void **state)
 {
     (void)state;
+    char longest[NODE_INCOMING_NAME_MAX + 2];
+    memset(longest, 'a', sizeof(longest));
+    longest[NODE_INCOMING_NAME_MAX + 1] = '\0';
+    assert_false(node_incoming_valid(longest));
+    longest[NODE_INCOMING_NAME_MAX] = '\0';
+    assert_true(node_incoming_valid(longest));
+    assert_true(node_incoming_valid("base-20260131-120000.1_x"));
+    const char *const wrong[] = {"", ".", "..", ".hidden", "-x", "_x", "Upper", "a/b", "a b", "\xc3\xa4"};
+    for (size_t i = 0; i < ARRAY_LEN(wrong); i++)
+        assert_false(node_incoming_valid(wrong[i]));
     node_up();
     node_template_import(node, "nothing", on_progress, on_template, NULL);
     run_until_done(1000);
@@ -281,6 +291,9 @@ static void template_is_imported(void **state)
     assert_int_equal(last.code, 0);
     shape = (struct shape){.vcpus = config.default_vcpus, .mem_mib = config.default_memory_mib,
                            .disk_mib = MAX(config.default_disk_mib, node_template_disk_mib(node, digest))};
+    struct node_template_shape ready[4];
+    assert_int_equal(node_template_shapes(node, digest, ready, ARRAY_LEN(ready)), 1);
+    assert_memory_equal(&ready[0].shape, &shape, sizeof(shape));
     assert_int_equal(entries("templates"), 1);
     assert_int_equal(entries("incoming"), 0);
     assert_int_equal(entries("machines"), 0);

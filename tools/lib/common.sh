@@ -32,37 +32,43 @@ say() { printf '%s\n' "$*"; }
 fail() { printf '%s%s%s\n' "$red" "$*" "$plain" >&2; exit 1; }
 
 # step TEXT COMMAND…: runs a step with its output in $logs; shows the text, the newest line of output while it runs (on a
-# terminal) and the time that it took. On failure the end of the log is shown and the script ends.
+# terminal) and the time that it took. On failure the end of the log is shown and the script ends. Its variables are named
+# step_… because a function that is run as COMMAND sees them.
 step() {
-    local text=$1 start code=0 name log line pid
+    local step_text=$1 step_start step_code=0 step_name step_log step_line step_pid step_traps
     shift
-    name=$(echo "$text" | tr -cs 'A-Za-z0-9\n' - | sed 's/^-*//; s/-*$//' | tr A-Z a-z)
+    step_name=$(echo "$step_text" | tr -cs 'A-Za-z0-9\n' - | sed 's/^-*//; s/-*$//' | tr A-Z a-z)
     mkdir -p "$logs"
-    log=$logs/$name.log
-    start=$(now_ms)
+    step_log=$logs/$step_name.log
+    step_start=$(now_ms)
     if [ $tty = yes ]; then
-        "$@" > "$log" 2>&1 < /dev/null &
-        pid=$!
-        trap 'kill "$pid" 2>/dev/null; wait "$pid" 2>/dev/null; printf "\n"; exit 130' INT TERM
-        while kill -0 "$pid" 2> /dev/null; do
-            line=$(tail -c 300 "$log" 2> /dev/null | tr '\r' '\n' | tail -n 1 | tr -dc '[:print:]' | cut -c1-60)
-            printf '\r\e[K  … %s %s%s  %s%s' "$text" "$dim" "$(seconds $(($(now_ms) - start)))" "$line" "$plain"
+        # A process group of its own: an interrupt ends the step with all that it started.
+        set -m
+        "$@" > "$step_log" 2>&1 < /dev/null &
+        step_pid=$!
+        set +m
+        step_traps=$(trap -p INT TERM)
+        trap 'kill -TERM -- "-$step_pid" 2>/dev/null; wait "$step_pid" 2>/dev/null; printf "\n"; exit 130' INT TERM
+        while kill -0 "$step_pid" 2> /dev/null; do
+            step_line=$(tail -c 300 "$step_log" 2> /dev/null | tr '\r' '\n' | tail -n 1 | tr -dc '[:print:]' | cut -c1-60)
+            printf '\r\e[K  … %s %s%s  %s%s' "$step_text" "$dim" "$(seconds $(($(now_ms) - step_start)))" "$step_line" "$plain"
             sleep 0.2
         done
-        wait "$pid" || code=$?
+        wait "$step_pid" || step_code=$?
         trap - INT TERM
+        eval "$step_traps"
         printf '\r\e[K'
     else
-        printf '  … %s\n' "$text"
-        "$@" > "$log" 2>&1 < /dev/null || code=$?
+        printf '  … %s\n' "$step_text"
+        "$@" > "$step_log" 2>&1 < /dev/null || step_code=$?
     fi
-    if [ "$code" != 0 ]; then
-        printf '  %sfailed%s %s %s\n' "$red" "$plain" "$text" "$(seconds $(($(now_ms) - start)))"
-        tail -n 25 "$log" >&2
-        say "the whole log: $log" >&2
-        exit "$code"
+    if [ "$step_code" != 0 ]; then
+        printf '  %sfailed%s %s %s\n' "$red" "$plain" "$step_text" "$(seconds $(($(now_ms) - step_start)))"
+        tail -n 25 "$step_log" >&2
+        say "the whole log: $step_log" >&2
+        exit "$step_code"
     fi
-    printf '  %sdone%s  %s  %s%s%s\n' "$green" "$plain" "$text" "$dim" "$(seconds $(($(now_ms) - start)))" "$plain"
+    printf '  %sdone%s  %s  %s%s%s\n' "$green" "$plain" "$step_text" "$dim" "$(seconds $(($(now_ms) - step_start)))" "$plain"
 }
 
 # root_alone PATH: nobody but root can change PATH or put something else in its place.

@@ -17,6 +17,12 @@
 set -euo pipefail
 umask 077
 
+# Descriptors of whoever called: mmdebstrap hands its own to dash, which knows none above 9.
+for fd in /proc/self/fd/*; do
+    fd=${fd##*/}
+    if [ "$fd" -gt 2 ] && [ "$fd" != 255 ]; then eval "exec $fd>&-"; fi
+done
+
 here=$(cd "$(dirname "$0")" && pwd)
 usage() { sed -n '2,19s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
@@ -45,7 +51,7 @@ while [ $# -gt 0 ]; do
     esac
     shift 2
 done
-if [ -z "$state" ] || ! [[ $name =~ ^[a-z0-9][a-z0-9._-]{0,62}$ ]] || ! [[ $size_mib =~ ^[0-9]{3,5}$ ]]; then usage; fi
+if [ -z "$state" ] || ! [[ $name =~ ^[a-z0-9][a-z0-9._-]{0,47}$ ]] || ! [[ $size_mib =~ ^[0-9]{3,5}$ ]]; then usage; fi
 if [ ! -d "$state" ]; then echo "no state folder $state: start spaced once, or make it" >&2; exit 3; fi
 state=$(cd "$state" && pwd)
 cache=${cache:-$state/cache}
@@ -68,6 +74,12 @@ export PATH=$PATH:/usr/sbin:/sbin
 mkdir -p "$state/incoming" "$cache"
 exec 9> "$state/incoming/.lock"
 if ! flock -n 9; then echo "another template build is at work in $state" >&2; exit 1; fi
+# Builds of several state folders may share a cache: one after the other.
+exec 7> "$cache/.lock"
+if ! flock -n 7; then
+    echo "@progress kernel 0 1 waiting for another build that uses $cache"
+    flock 7
+fi
 rm -rf --one-file-system "$state"/incoming/.building-*
 staging=$(mktemp -d "$state/incoming/.building-XXXXXX")
 log=$staging/build.log
@@ -100,7 +112,7 @@ trap finish EXIT
 trap 'exit 130' INT TERM HUP PIPE
 
 step() {
-    "$@" 2>> "$log" 9>&- < /dev/null &
+    "$@" 2>> "$log" 7>&- 9>&- < /dev/null &
     child=$!
     wait "$child" || { code=$?; if [ "$code" -gt 128 ]; then exit "$code"; else exit 1; fi; }
     child=

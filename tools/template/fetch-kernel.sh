@@ -25,6 +25,10 @@ package=$(apt_private apt-cache depends --no-recommends --no-suggests linux-imag
     awk '$1 == "Depends:" && $2 ~ /^linux-image-.*-cloud-amd64$/ { print $2; exit }')
 version=$(apt_private apt-cache policy "${package:?linux-image-cloud-amd64 names no kernel package}" |
     awk '$1 == "Candidate:" { print $2 }')
+if [ "$(cut -d' ' -f2 "$out/version" 2> /dev/null)" = "$version" ]; then
+    echo "guest kernel $(cat "$out/version") is there"
+    exit 0
+fi
 deb=$cache/debs/${package}_$(echo "$version" | sed 's/:/%3a/g')_amd64.deb
 if [ ! -s "$deb" ]; then
     rm -f "$cache/debs/"linux-image-*.deb

@@ -103,7 +103,7 @@ TMPDIR=$scratch mmdebstrap --mode="$mode" --variant=minbase --format=tar --archi
     --customize-hook='chroot "$1" /bin/sh /tmp/setup-root.sh && rm "$1/tmp/setup-root.sh"' \
     --customize-hook='chroot "$1" dpkg-query -W -f "\${Package} \${Version}\n" > "$1/var/lib/space-packages"' \
     --skip=cleanup/reproducible \
-    bookworm "$scratch/root.tar" "$scratch/sources.list" 2>&1 | follow
+    bookworm "$scratch/root.tar" "$scratch/sources.list" 2>&1 8>&- | follow
 
 progress rootfs 75 100 "unpacking the root file system"
 as_owner mkdir "$scratch/root"
