@@ -138,7 +138,7 @@ static void clone_start(struct clone *c)
     const char *argv[] = {
         qemu, "-L", data, "-M",
         "microvm,acpi=on,rtc=on,smm=off,memory-backend=ram,suppress-vmdesc=on,dump-guest-core=off",
-        "-accel", accel, "-cpu", kvm ? "host" : "max,-erms,-fsrm", "-smp", cpus, "-m", memory, "-object", object, "-nodefaults",
+        "-accel", accel, "-cpu", kvm ? "host,-svm,-vmx" : "max,-erms,-fsrm,-svm", "-smp", cpus, "-m", memory, "-object", object, "-nodefaults",
         "-no-user-config", "-display", "none", "-chardev", "ringbuf,id=console,size=65536", "-serial", "chardev:console",
         "-chardev", agent_dev, "-chardev", egress_dev, "-device", "virtio-serial-device,id=ports,max_ports=3",
         "-device", "virtserialport,bus=ports.0,chardev=agent,name=space.agent,nr=1",

@@ -201,7 +201,22 @@ export class Space {
     return answer.json;
   }
 
-  async create(body = {}) { return (await this.api('POST', '/v1/sandboxes?wait=60s', body)).sandbox; }
+  /** A running sandbox, however long it takes (the first use of a shape can take a minute). */
+  async create(body = {}) {
+    const { sandbox, operation } = await this.api('POST', '/v1/sandboxes?wait=60s', body);
+    return sandbox.state === 'creating' ? this.finished(operation) : sandbox;
+  }
+
+  /** The sandbox that an operation was about, when the operation has ended well. */
+  async finished({ id }) {
+    const operation = await until(`operation ${id}`, async () => {
+      const now = await this.api('GET', `/v1/operations/${id}?wait=30s`);
+      return now.ended_at && now;
+    }, 300000);
+    if (operation.state !== 'succeeded') throw new Error(JSON.stringify(operation));
+    return this.get(operation.target.id);
+  }
+
   get(id) { return this.api('GET', `/v1/sandboxes/${id}`); }
   async remove(id) { return (await this.api('DELETE', `/v1/sandboxes/${id}?wait=60s`)).sandbox; }
   run(id, body) { return this.api('POST', `/v1/sandboxes/${id}/run`, typeof body === 'string' ? { shell: body } : body); }
@@ -247,7 +262,7 @@ export function websocket(base, target, headers = {}) {
   const ws = { socket, frames: [], closed: null, status: 0, waiters: [] };
   let rest = Buffer.alloc(0), open = false;
   const wake = () => { for (const w of ws.waiters.splice(0)) w(); };
-  socket.write(`GET ${url.pathname}${url.search} HTTP/1.1\r\nHost: ${url.host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`
+  socket.write(`GET ${url.pathname}${url.search} HTTP/1.1\r\n${headers.Host ? '' : `Host: ${url.host}\r\n`}Connection: Upgrade\r\nUpgrade: websocket\r\n`
     + `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n${Object.entries(headers).map(([k, v]) => `${k}: ${v}\r\n`).join('')}\r\n`);
   socket.on('error', () => {});
   socket.on('close', () => { ws.closed ??= 1006; wake(); });
