@@ -352,6 +352,10 @@ def main():
     environment.update(TEST_BUILD=BUILD, CMOCKA_MESSAGE_OUTPUT="STDOUT", LC_ALL="C.UTF-8", **ASAN)
 
     become_subreaper()
+    # A caller's ignored signals would be inherited by every test (a shell ignores SIGINT for what it puts in the background).
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     results = Results()
     before = leftovers()
     ran = 0
