@@ -123,10 +123,11 @@ describe('files', () => {
   });
 
   test('a folder down and up as tar: modes, owners, times, links, long names', async () => {
-    await space.run(sandbox.id, `set -e; rm -rf /var/t; mkdir -p /var/t/empty /var/t/$(printf 'd%.0s' $(seq 120))/$(printf 'e%.0s' $(seq 120)); cd /var/t
+    const made = await space.run(sandbox.id, `set -e; rm -rf /var/t; deep=$(printf 'd%.0s' $(seq 120))/$(printf 'e%.0s' $(seq 120)); mkdir -p /var/t/empty /var/t/$deep; cd /var/t
       echo one > plain; chmod 0640 plain; echo two > tool; head -c 3000000 /dev/urandom > data; chmod 1777 empty
       ln -s plain soft; ln -s /nowhere/at/all dangling; ln plain hard; chown user:user tool; chmod 4755 tool; touch -d '2001-02-03 04:05:06' plain
-      echo deep > d*/e*/"name with space and ü"; mkfifo pipe`);
+      echo deep > "$deep/name with space and ü"; mkfifo pipe`);
+    assert.equal(made.exit_code, 0, made.stderr);
     const answer = await space.call('GET', s('/files/tar?path=/var/t'), { timeoutMs: 120000 });
     assert.equal(answer.status, 200);
     const up = await space.call('PUT', s('/files/tar?path=/var/u'), { body: answer.data, timeoutMs: 120000 });

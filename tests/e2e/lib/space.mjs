@@ -3,6 +3,7 @@
 //   SPACE_TEST_STATE   the folder that prepare.mjs made (a state folder with the template `base`)
 //   SPACE_BUILD        the build folder (default: build/ of this tree)
 //   SPACE_TEST_LOGS    where logs of daemons are kept (default: a folder under the system's temporary one)
+//   SPACE_TEST_WRAP    what the daemon is started with, for debugging: "valgrind -q"
 //   TEST_BUILD, TEST_QEMU, TEST_QEMU_DATA, TEST_TMP: as tools/check.py gives them
 import { spawn, execFileSync } from 'node:child_process';
 import crypto from 'node:crypto';
@@ -132,7 +133,7 @@ export class Space {
     if (isRoot) execFileSync('chown', ['-R', `${this.uidBase}:${this.uidBase}`, this.state]);
   }
 
-  async launch({ wait = true, wrap = [] } = {}) {
+  async launch({ wait = true, wrap = process.env.SPACE_TEST_WRAP?.split(' ') ?? [] } = {}) {
     const config = { listen: '127.0.0.1:0', pool_hot: 1, pool_blank: 1, slots: 512, ...this.options.config };
     const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
     if (qemu) config.qemu_path ??= qemu;
