@@ -41,7 +41,7 @@ function walk(folder, found, depth = 0) {
 /** Mounts, cgroups, processes of this daemon and its machines that exist now. */
 export function traces(space) {
   const found = [];
-  const ours = (uid) => uid >= space.uidBase && uid < space.uidBase + 4096;
+  const ours = (uid) => uid === space.options.user || (uid >= space.uidBase && uid < space.uidBase + 4096);
   for (const line of fs.readFileSync('/proc/self/mounts', 'utf8').split('\n'))
     if (line.includes(path.dirname(space.state))) found.push(`mount ${line}`);
   walk('/sys/fs/cgroup', (full, name) => { if (/^\d+$/.test(name) && ours(Number(name)) && /\/space\//.test(full)) found.push(`cgroup ${full}`); });

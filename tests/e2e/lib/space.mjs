@@ -3,6 +3,7 @@
 //   SPACE_TEST_STATE   the folder that prepare.mjs made (a state folder with the template `base`)
 //   SPACE_BUILD        the build folder (default: build/ of this tree)
 //   SPACE_TEST_LOGS    where logs of daemons are kept (default: a folder under the system's temporary one)
+//   SPACE_TEST_WRAP    what the daemon is started with, for debugging: "valgrind -q"
 //   TEST_BUILD, TEST_QEMU, TEST_QEMU_DATA, TEST_TMP: as tools/check.py gives them
 import { spawn, execFileSync } from 'node:child_process';
 import crypto from 'node:crypto';
@@ -104,7 +105,7 @@ export async function* events(base, key, target, { headers = {}, signal } = {}) 
 let ranges = 0;
 
 export class Space {
-  /** options: config { key: value }, bare (no copy of the prepared state). */
+  /** options: config { key: value }, bare (no copy of the prepared state), user (a uid: the daemon runs without root). */
   static async start(options = {}) {
     const space = new Space(options);
     space.makeState();
@@ -129,20 +130,23 @@ export class Space {
       if (!prepared) throw new Error('SPACE_TEST_STATE is not set (see tests/e2e/prepare.mjs)');
       execFileSync('cp', ['-a', '--sparse=always', '--reflink=auto', `${prepared}/templates`, `${prepared}/space.db`, this.state]);
     }
-    if (isRoot) execFileSync('chown', ['-R', `${this.uidBase}:${this.uidBase}`, this.state]);
+    const owner = this.options.user ?? this.uidBase;
+    if (isRoot) execFileSync('chown', ['-R', `${owner}:${owner}`, this.state]);
   }
 
-  async launch({ wait = true, wrap = [] } = {}) {
+  async launch({ wait = true, wrap = process.env.SPACE_TEST_WRAP?.split(' ') ?? [] } = {}) {
     const config = { listen: '127.0.0.1:0', pool_hot: 1, pool_blank: 1, slots: 512, ...this.options.config };
     const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
     if (qemu) config.qemu_path ??= qemu;
     if (data) config.qemu_data ??= data;
-    if (isRoot) config.uid_base ??= this.uidBase;
+    config.uid_base ??= this.uidBase; // without root too: machines carry it in their name
     fs.rmSync(path.join(this.state, 'url'), { force: true });
     const out = fs.openSync(this.logPath, 'a');
-    const argv = [...wrap, path.join(build, 'src/bin/spaced'), '--state-dir', this.state];
+    const user = this.options.user ? ['setpriv', '--reuid', this.options.user, '--regid', this.options.user, '--clear-groups', '--'].map(String) : [];
+    const argv = [...user, ...wrap, path.join(build, 'src/bin/spaced'), '--state-dir', this.state];
     for (const [key, value] of Object.entries(config)) argv.push('--set', `${key}=${value}`);
     const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('SPACE_')));
+    if (this.options.user) Object.assign(env, { HOME: path.dirname(this.state), USER: 'nobody', LOGNAME: 'nobody' });
     this.child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', out, out], env });
     fs.closeSync(out);
     const child = this.child;
@@ -242,11 +246,9 @@ export class Space {
       if (!/^\d+$/.test(name)) continue;
       try {
         const status = fs.readFileSync(`/proc/${name}/status`, 'utf8');
-        const uid = Number(/^Uid:\s+(\d+)/m.exec(status)[1]);
-        const command = fs.readFileSync(`/proc/${name}/comm`, 'utf8').trim();
-        if (!/^qemu/.test(command) || /^State:\s+Z/m.test(status)) continue;
-        if (isRoot ? uid > this.uidBase && uid < this.uidBase + 4096
-          : fs.readFileSync(`/proc/${name}/environ`, 'utf8').includes(this.state)) pids.push(Number(name));
+        const command = fs.readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0');
+        if (/^State:\s+Z/m.test(status) || !/qemu/.test(command[0])) continue;
+        if (command.some((word) => word.startsWith(`space-${this.uidBase}-`))) pids.push(Number(name));
       } catch { /* gone meanwhile */ }
     }
     return pids;
