@@ -132,16 +132,20 @@ export class Space {
     if (isRoot) execFileSync('chown', ['-R', `${this.uidBase}:${this.uidBase}`, this.state]);
   }
 
-  async launch({ wait = true, wrap = [] } = {}) {
+  /** Options of spaced. */
+  argv() {
     const config = { listen: '127.0.0.1:0', pool_hot: 1, pool_blank: 1, slots: 512, ...this.options.config };
     const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
     if (qemu) config.qemu_path ??= qemu;
     if (data) config.qemu_data ??= data;
     if (isRoot) config.uid_base ??= this.uidBase;
+    return ['--state-dir', this.state, ...Object.entries(config).flatMap(([key, value]) => ['--set', `${key}=${value}`])];
+  }
+
+  async launch({ wait = true, wrap = [] } = {}) {
     fs.rmSync(path.join(this.state, 'url'), { force: true });
     const out = fs.openSync(this.logPath, 'a');
-    const argv = [...wrap, path.join(build, 'src/bin/spaced'), '--state-dir', this.state];
-    for (const [key, value] of Object.entries(config)) argv.push('--set', `${key}=${value}`);
+    const argv = [...wrap, path.join(build, 'src/bin/spaced'), ...this.argv()];
     const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('SPACE_')));
     this.child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', out, out], env });
     fs.closeSync(out);
