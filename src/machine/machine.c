@@ -36,6 +36,7 @@ struct machine {
     uint64_t spawn_deadline_ms;
     int state_pipe; /* read end that QEMU gets by getfd */
     struct buf console;
+    bool console_read;
     char shutdown_reason[64];
     void (*freed)(void *arg);
     void *freed_arg;
@@ -446,6 +447,7 @@ static void on_console(void *arg, json_t *answer, const struct err *e)
     if (m->console.len + (size_t)got > MACHINE_CONSOLE_MAX)
         buf_consume(&m->console, m->console.len + (size_t)got - MACHINE_CONSOLE_MAX);
     buf_put(&m->console, data, (size_t)got);
+    m->console_read = true;
     read->done(read->arg, buf_data(&m->console), m->console.len, NULL);
 }
 
@@ -467,7 +469,7 @@ void machine_console(struct machine *m, void (*done)(void *arg, const void *data
 
 const struct buf *machine_console_seen(const struct machine *m)
 {
-    return &m->console;
+    return m->console_read ? &m->console : NULL;
 }
 
 /* The guest has ended itself (reset after a panic, or power off): QEMU stands paused so that the console's last words
