@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { Space, sleep, until } from './lib/space.mjs';
-import { assertLegal, history, query, traces } from './lib/host.mjs';
+import { Space, sleep, until } from '../e2e/lib/space.mjs';
+import { assertLegal, history, query, traces } from '../e2e/lib/host.mjs';
 
 const kills = Number(process.env.SPACE_TEST_KILLS ?? 300);
 const workers = Number(process.env.SPACE_TEST_WORKERS ?? 4);
