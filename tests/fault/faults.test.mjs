@@ -28,7 +28,7 @@ async function assertFailed(id, execId, reason, words) {
     if (words) assert.match(kept.text, words);
   }
   const log = space.log().split('\n').filter((line) => line.includes(id));
-  assert.ok(log.some((line) => /machine lost.* machine=m.* reason=/.test(line)), log.join('\n'));
+  assert.ok(log.some((line) => /machine lost.* machine="m.* reason=/.test(line)), log.join('\n'));
   assert.ok(log.some((line) => /sandbox failed.* reason=/.test(line)), log.join('\n'));
   await until('everything to be freed', () => space.machines().length === 0 && !space.folders('sandboxes').includes(id)
     && space.folders('machines').length === 0, 8000);
