@@ -230,9 +230,10 @@ int boot_process(bool is_guest, struct err *e)
         unsigned long flags;
         void (*restorer)(void);
         unsigned long mask;
-    } standard = {.handler = SIG_DFL};
+    } standard = {.handler = SIG_DFL}, found;
     for (int number = 1; number < NSIG; number++)
-        syscall(SYS_rt_sigaction, number, &standard, NULL, sizeof(standard.mask));
+        if (syscall(SYS_rt_sigaction, number, NULL, &found, sizeof(found.mask)) == 0 && found.handler == SIG_IGN)
+            syscall(SYS_rt_sigaction, number, &standard, NULL, sizeof(standard.mask));
     signal(SIGPIPE, SIG_IGN);
     /* SIGCHLD comes through a descriptor; as PID 1 nothing else is wanted, a test wants to be stopped. */
     sigemptyset(&all);
