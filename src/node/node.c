@@ -202,7 +202,9 @@ int node_new(uv_loop_t *loop, const struct config *config, struct store *store, 
         r = folders_make(n, e);
     if (r == 0)
         r = programs_find(config, &programs, e);
-    _cleanup_free_ char *lock = xasprintf("%s/space-priv.lock", config->state_dir);
+    /* Of a platform with root there may be one for each range of users on a host: it ends what it finds in the range. */
+    _cleanup_free_ char *lock = geteuid() == 0 ? xasprintf("/run/space-%u.lock", config->uid_base)
+                                               : xasprintf("%s/space-priv.lock", config->state_dir);
     if (r == 0) {
         snprintf(n->qemu_version, sizeof(n->qemu_version), "%s", programs.qemu_version);
         n->qemu_img = xstrdup(programs.qemu_img);
