@@ -40,7 +40,7 @@ const ok = (r) => assert.equal(r.code, 0, r.err);
 
 async function until(what, condition) {
   const deadline = Date.now() + 20000;
-  while (!condition()) {
+  while (!(await condition())) {
     assert.ok(Date.now() < deadline, `in time: ${what}`);
     await new Promise((done) => { setTimeout(done, 10); });
   }
