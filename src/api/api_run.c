@@ -33,7 +33,11 @@ static void on_done(void *arg, const struct exec_run_result *result, const struc
     else {
         const struct guest_exit *x = &result->exit;
         const char *signal = x->signalled ? signal_name(x->signal) : NULL;
-        int64_t duration = x->ended_ms > x->started_ms ? x->ended_ms - x->started_ms : 0;
+        _cleanup_store_exec_ struct store_exec *row = NULL;
+        bool kept = store_exec_get(run->api->store, NULL, NULL, run->exec_id, &row, NULL) >= 0 && row->ended_at_ms;
+        int64_t duration = kept                         ? row->ended_at_ms - row->started_at_ms
+                           : x->ended_ms > x->started_ms ? x->ended_ms - x->started_ms
+                                                         : 0;
         http_reply_json(r, 200,
                         json_pack("{s:s, s:o, s:s?, s:b, s:b, s:o, s:o, s:s, s:b, s:I, s:I}", "exec_id", run->exec_id,
                                   "exit_code", x->signalled ? json_null() : json_integer(x->code), "signal", signal,

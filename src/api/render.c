@@ -148,12 +148,7 @@ json_t *render_exec_result(const struct store_exec *x)
 {
     bool exited = x->state == STORE_EXEC_EXITED;
     const struct store_exec_exit *g = &x->exit;
-    json_t *duration = json_null();
-    /* Durations are the guest's own: it knows when the program began and ended, to the millisecond. */
-    if (exited && g->started_at_ms && g->ended_at_ms >= g->started_at_ms)
-        duration = json_integer(g->ended_at_ms - g->started_at_ms);
-    else if (exited && x->started_at_ms && x->ended_at_ms >= x->started_at_ms)
-        duration = json_integer(x->ended_at_ms - x->started_at_ms);
+    json_t *duration = exited ? json_integer(x->ended_at_ms - x->started_at_ms) : json_null();
     return json_pack("{s:s, s:s, s:s?, s:o, s:o, s:b, s:b, s:o, s:o, s:o, s:I, s:I, s:o, s:o, s:o}", "exec_id", x->id,
                      "state", store_exec_state_name(x->state), "reason", x->reason, "exit_code", exit_code_of(x),
                      "signal", signal_of(x), "timed_out", (int)(exited && g->timed_out), "oom_killed",

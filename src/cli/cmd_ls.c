@@ -114,7 +114,7 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
     }
 
 static const struct opt options[] = {
-    OPTION(all, .key = 'a', .name = "all", .kind = OPT_FLAG, .help = "with those that have ended"),
+    OPTION(all, .key = 'a', .name = "all", .kind = OPT_FLAG, .help = "with those that are deleted"),
     OPTION(state, .name = "filter-state", .arg = "STATE[,STATE…]", .kind = OPT_TEXT, .help = "those in these states"),
     OPTION(name, .name = "name", .arg = "NAME", .kind = OPT_TEXT, .help = "those with this name"),
     OPTION(metadata, .name = "metadata", .arg = "KEY=VALUE", .kind = OPT_LIST, .help = "those with this label"),
@@ -124,7 +124,8 @@ const struct command command_ls = {
     .name = "ls",
     .summary = "list sandboxes",
     .synopsis = "",
-    .text = "With --quiet only their ids.",
+    .text = "Those that live and those that failed; deleted ones with --all. Both kinds that ended are kept for a day.\n"
+            "With --quiet only their ids.",
     .examples = "space ls --metadata job=17\nspace ls -q --filter-state paused | xargs space kill\nspace ls --json | "
                 "jq '.[].id'",
     .options = options,

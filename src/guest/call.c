@@ -20,6 +20,7 @@ void call_leave(struct guest_call *call)
     buf_done(&call->body);
     record_reader_done(&call->records);
     free(call->after);
+    free(call->name);
     free(call);
 }
 

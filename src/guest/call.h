@@ -77,6 +77,7 @@ struct guest_call {
     struct record_reader records;   /* exec_output, watch */
     char id[AGENT_EXEC_ID_MAX + 1]; /* what the answer must be about: exec id, sandbox id */
     char *after;                    /* dir: names must sort after it */
+    char *name;                     /* stat: what the entry is called */
     uint64_t expected;              /* exec_output: offset of the next record; file_get: bytes that may come */
     uint64_t moved;                 /* bytes given to or taken from the owner */
     uint32_t limit;                 /* dir: entries asked for */

@@ -435,8 +435,6 @@ int decode_stat(const void *data, size_t len, struct guest_entry *ret_entry, cha
     int r = entry_decode(data, len, &entry, &arena, e);
     if (r < 0)
         return r;
-    if (strcmp(entry.name, "/") != 0 && !name_valid(entry.name))
-        return broken(e, "a file");
     *ret_entry = entry;
     *ret_arena = steal(mem);
     return 0;

@@ -162,6 +162,22 @@ struct guest_call *guest_tar_put(struct guest *g, const char *path, const char *
 
 /* --- looking ------------------------------------------------------------------------------------------------------ */
 
+/* The last part of a path: "b" of "/a/b", "/a/b/" and "/a/b/.", "/" when there is none. */
+static char *last_part(const char *path)
+{
+    size_t end = strlen(path), from;
+    for (;;) {
+        while (end > 0 && path[end - 1] == '/')
+            end--;
+        for (from = end; from > 0 && path[from - 1] != '/';)
+            from--;
+        if (end - from != 1 || path[from] != '.')
+            break;
+        end = from;
+    }
+    return end > from ? xstrndup(path + from, end - from) : xstrdup("/");
+}
+
 static void stat_finish(struct guest_call *call, const struct err *e)
 {
     struct guest_entry entry;
@@ -169,6 +185,8 @@ static void stat_finish(struct guest_call *call, const struct err *e)
     struct err mine;
     if (!e && decode_stat(buf_data(&call->body), call->body.len, &entry, &arena, &mine) < 0)
         e = &mine;
+    else if (!e)
+        entry.name = call->name;
     call->done.stat(call->arg, e ? NULL : &entry, e);
 }
 
@@ -179,6 +197,7 @@ struct guest_call *guest_stat(struct guest *g, const char *path, bool follow, co
     _cleanup_buf_ struct buf target = target_file(AGENT_PATH_STAT, path, user);
     struct guest_call *call = call_new(g, &kind, arg);
     call->done.stat = done;
+    call->name = last_part(path);
     target_number(&target, AGENT_QUERY_FOLLOW, follow);
     return call_start(call, &(struct channel_request){.method = "GET", .total_timeout_ms = g->timeouts.simple},
                       &target);

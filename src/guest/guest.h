@@ -244,7 +244,7 @@ struct guest_entry {
     uint64_t size;
     int64_t mtime_ms;
 };
-/* The name of the entry that stat gives is the last part of the path asked for, or "/". */
+/* The name of the entry that stat gives is the last part of the path asked for ("b" of "/a/b/" too), or "/". */
 typedef void guest_stat_cb(void *arg, const struct guest_entry *entry, const struct err *e);
 struct guest_call *guest_stat(struct guest *g, const char *path, bool follow, const char *user, guest_stat_cb *done,
                               void *arg);

@@ -89,7 +89,7 @@ void machine_resume(struct machine *m, machine_done_cb done); /* RUNNING is a su
 /* The newest bytes of the guest's console. */
 void machine_console(struct machine *m, void (*done)(void *arg, const void *data, size_t len, const struct err *e),
                      void *arg);
-/* What was read of it so far; when a guest has shut down or panicked, all of it. Borrowed. */
+/* What was read of it so far, NULL when nobody has; when a guest has shut down or panicked, all of it. Borrowed. */
 const struct buf *machine_console_seen(const struct machine *m);
 
 /* Connect to the agent if there is no connection. The answer of the agent is not waited for: calls can be made. */

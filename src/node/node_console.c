@@ -27,7 +27,7 @@ static void kept_free(struct node *n, struct kept_console *k)
 
 void console_keep(struct node *n, const char *sandbox_id, const struct buf *seen)
 {
-    if (!sandbox_id[0] || !seen->len)
+    if (!sandbox_id[0] || !seen)
         return;
     node_console_forget(n, sandbox_id);
     if (n->console_count >= NODE_CONSOLES_MAX)

@@ -219,17 +219,29 @@ int store_exec_start(struct store *s, const char *id, int32_t guest_pid, int64_t
     return changed_one(s, id, r, e);
 }
 
+/* Times of an exec are the host's, but how long it ran the guest knows: the end lies that long after the start. When that
+ * would be in the future (the start was heard of late), both move. A guest whose clock jumped, or that lies, cannot make
+ * its exec longer than the time since it was asked for. */
+#define RAN "min(?14, max(0, ?11 - created_at))"
+#define FINISH_TIMES                                                                                                   \
+    " ended_at = CASE WHEN ?14 < 0 THEN ?11 ELSE min(?11, coalesce(started_at, ?11 - " RAN ") + " RAN ") END,"          \
+    " started_at = CASE WHEN ?14 < 0 THEN coalesce(started_at, ?11)"                                                   \
+    " ELSE min(?11 - " RAN ", coalesce(started_at, ?11)) END,"
+
 int store_exec_finish(struct store *s, const char *id, const struct store_exec_exit *x, int64_t now_ms, struct err *e)
 {
+    bool known = x->started_at_ms && x->ended_at_ms && x->started_at_ms <= INT64_MAX / 2;
+    int64_t ran_ms = !known ? -1 : x->ended_at_ms > x->started_at_ms ? x->ended_at_ms - x->started_at_ms : 0;
     int r = statement_run(s,
                           "UPDATE execs SET state = 2, exit_code = ?1, exit_signal = ?2, output_bytes = ?3,"
                           " dropped_bytes = ?4, cpu_user_us = ?5, cpu_system_us = ?6, max_rss_bytes = ?7, oom = ?8,"
-                          " guest_started_at = ?9, guest_ended_at = ?10, ended_at = ?11,"
-                          " started_at = coalesce(started_at, ?11), timed_out = ?13 WHERE id = ?12 AND state IN (0, 1)",
+                          " guest_started_at = ?9, guest_ended_at = ?10," FINISH_TIMES
+                          " timed_out = ?13 WHERE id = ?12 AND state IN (0, 1)",
                           BINDS(B_INT(x->exit_code), B_INT(x->exit_signal), B_INT(x->output_bytes),
                                 B_INT(x->dropped_bytes), B_INT(x->cpu_user_us), B_INT(x->cpu_system_us),
                                 B_INT(x->max_rss_bytes), B_INT(x->oom), B_TIME(x->started_at_ms),
-                                B_TIME(x->ended_at_ms), B_INT(now_ms), B_TEXT(id), B_INT(x->timed_out)),
+                                B_TIME(x->ended_at_ms), B_INT(now_ms), B_TEXT(id), B_INT(x->timed_out),
+                                B_INT(ran_ms)),
                           e);
     return changed_one(s, id, r, e);
 }

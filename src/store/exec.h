@@ -79,7 +79,7 @@ int store_exec_extend_token(struct store *s, const char *id, int64_t token_expir
 
 /* reserved → running; ERR_STATE otherwise. */
 int store_exec_start(struct store *s, const char *id, int32_t guest_pid, int64_t now_ms, struct err *e);
-/* reserved or running → exited. */
+/* reserved or running → exited. The times that the API shows follow from how long the guest says that it ran. */
 int store_exec_finish(struct store *s, const char *id, const struct store_exec_exit *exit, int64_t now_ms,
                       struct err *e);
 /* reserved or running → failed or lost. */

@@ -10,8 +10,9 @@ let space;
 before(async () => { space = await Space.start({ config: { pool_hot: 0, pool_blank: 0 } }); });
 after(() => space.stop());
 
-/** The sandbox is failed with a reason within 8 s, its exec lost, its machine gone, and it can be deleted. */
-async function assertFailed(id, execId, reason) {
+/** The sandbox is failed with a reason within 8 s, its exec lost, its machine gone, and it can be deleted. `words`: what
+ *  the kept console holds; null: none can be had. The log has machine, sandbox and reason. */
+async function assertFailed(id, execId, reason, words) {
   const failed = await until('the failure to be seen', async () => {
     const now = await space.get(id);
     return now.state === 'failed' && now;
@@ -21,6 +22,14 @@ async function assertFailed(id, execId, reason) {
   if (execId) assert.equal((await space.api('GET', `/v1/sandboxes/${id}/execs/${execId}`)).state, 'lost');
   const refused = await space.call('POST', `/v1/sandboxes/${id}/run`, { body: { shell: 'true' } });
   assert.equal(refused.status, 410);
+  if (words !== undefined) {
+    const kept = await space.call('GET', `/v1/sandboxes/${id}/console`);
+    assert.equal(kept.status, words ? 200 : 410, kept.text);
+    if (words) assert.match(kept.text, words);
+  }
+  const log = space.log().split('\n').filter((line) => line.includes(id));
+  assert.ok(log.some((line) => /machine lost.* machine="m.* reason=/.test(line)), log.join('\n'));
+  assert.ok(log.some((line) => /sandbox failed.* reason=/.test(line)), log.join('\n'));
   await until('everything to be freed', () => space.machines().length === 0 && !space.folders('sandboxes').includes(id)
     && space.folders('machines').length === 0, 8000);
   assert.equal((await space.remove(id)).state, 'deleted');
@@ -39,7 +48,7 @@ test('QEMU killed from outside', async () => {
   const [pid] = space.machines();
   process.kill(pid, 'SIGKILL');
   assert.equal((await waiting).state, 'lost');
-  await assertFailed(id, exec, /./);
+  await assertFailed(id, exec, /./, null);
 });
 
 test('QEMU killed while paused', async () => {
@@ -60,7 +69,7 @@ test('QEMU killed while the daemon is dead', async () => {
 test('the guest kernel panics', async () => {
   const [id, exec] = await withExec();
   await space.call('POST', `/v1/sandboxes/${id}/run`, { body: { shell: 'echo 1 > /proc/sys/kernel/sysrq; echo c > /proc/sysrq-trigger', timeout_ms: 5000 } });
-  await assertFailed(id, exec, /./);
+  await assertFailed(id, exec, /./, /Kernel panic/);
 });
 
 test('the guest agent is killed', async () => {
@@ -69,13 +78,36 @@ test('the guest agent is killed', async () => {
   const program = 'import re\nfor line in open("/proc/1/maps"):\n  m=re.match(r"(\\w+)-(\\w+) r-xp \\w+ \\w+:\\w+ (\\d+) ", line)\n'
     + '  if m and m[3]!="0":\n    a,b=int(m[1],16),int(m[2],16)\n    f=open("/proc/1/mem","r+b",buffering=0); f.seek(a); f.write(b"\\xcc"*(b-a))';
   await space.call('POST', `/v1/sandboxes/${id}/run`, { body: { command: ['python3', '-c', program], timeout_ms: 10000 } });
-  await assertFailed(id, exec, /./);
+  await assertFailed(id, exec, /./, /Kernel panic/);
 });
 
 test('the guest powers itself off', async () => {
   const [id, exec] = await withExec();
   await space.call('POST', `/v1/sandboxes/${id}/run`, { body: { shell: 'echo 1 > /proc/sys/kernel/sysrq; echo o > /proc/sysrq-trigger; sleep 5', timeout_ms: 8000 } });
-  await assertFailed(id, exec, /./);
+  await assertFailed(id, exec, /./, /^/);
+});
+
+test('the guest kernel panics while the daemon is dead', async () => {
+  const [id, exec] = await withExec();
+  const { exec: late } = await space.exec(id, 'echo 1 > /proc/sys/kernel/sysrq; sleep 1; echo c > /proc/sysrq-trigger');
+  await space.api('POST', `/v1/sandboxes/${id}/execs/${late.id}/attach`);
+  await space.kill9();
+  await sleep(3000);
+  await space.launch();
+  await assertFailed(id, exec, /panic/, /Kernel panic/);
+});
+
+test('the guest stops answering', async () => {
+  await space.stopDaemon();
+  space.options.config = { ...space.options.config, heartbeat_interval: '1s', agent_timeout: '5s' };
+  await space.launch();
+  const [id, exec] = await withExec();
+  // A loop of the highest priority, without the share that the kernel keeps for the rest: the agent gets no time.
+  const { exec: loop } = await space.exec(id, 'echo the last thing > /dev/console; echo -1 > /proc/sys/kernel/sched_rt_runtime_us; '
+    + 'python3 -c "import os\nos.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(99))\nwhile True: pass"');
+  await space.api('POST', `/v1/sandboxes/${id}/execs/${loop.id}/attach`);
+  await until('the loss to be seen', async () => (await space.get(id)).state === 'failed', 40000, 200);
+  await assertFailed(id, exec, /answer/, /the last thing/);
 });
 
 test('the disk of the host is full', { skip: isRoot ? false : 'needs root for a small file system' }, async () => {

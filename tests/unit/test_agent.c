@@ -605,7 +605,7 @@ static void deleting(void **state)
     start(*state, "x1", &(struct exec_args){.shell = "echo $$; exec sleep 100"});
     struct reply *out = attach(*state, "x1", 0);
     client_wait_body(*state, out, WIRE_RECORD_HEADER + 2);
-    int pid = atoi((const char *)buf_data(&out->body) + WIRE_RECORD_HEADER);
+    int pid = atoi(buf_cstr(&out->body) + WIRE_RECORD_HEADER);
     struct reply *r = client_callf(*state, "DELETE", AGENT_PATH_EXECS "/x1");
     assert_int_equal(r->status, 200);
     reply_free(r);

@@ -683,9 +683,16 @@ static void names_are_listed_moved_and_removed(void **state)
     assert_string_equal(entry_target, "/nowhere/../x");
     guest_stat(w.guest, path_in("d/link"), true, NULL, on_stat, NULL);
     assert_int_equal(finish(), ERR_NOT_FOUND);
-    guest_stat(w.guest, "/", true, NULL, on_stat, NULL);
-    assert_done();
-    assert_int_equal(entry.type, AGENT_FILE_DIRECTORY);
+    static const char *const called[][2] = {
+        {"/", "/"}, {"//", "/"}, {"/.", "/"}, {"/tmp", "tmp"}, {"/tmp/", "tmp"}, {"/tmp//./", "tmp"}, {"/tmp/..", ".."}};
+    for (size_t i = 0; i < ARRAY_LEN(called); i++) {
+        guest_stat(w.guest, called[i][0], true, NULL, on_stat, NULL);
+        assert_done();
+        assert_int_equal(entry.type, AGENT_FILE_DIRECTORY);
+        assert_string_equal(entry_name, called[i][1]);
+    }
+    guest_stat(w.guest, "/etc/passwd/", true, NULL, on_stat, NULL); /* no folder */
+    assert_int_equal(finish(), ERR_NOT_FOUND);
     guest_attributes(w.guest, path_in("d/e"), &(struct guest_attributes){.mode = 0700}, NULL, on_done, NULL);
     assert_done();
     guest_stat(w.guest, path_in("d/e"), true, NULL, on_stat, NULL);

@@ -365,7 +365,7 @@ static void machines_are_claimed_once(void **state)
     refused(ERR_CONFLICT, store_machine_insert(f->store, &m, e)); /* the slot */
     m.slot = 1;
     ok(store_machine_insert(f->store, &m, e));
-    ok(store_machine_set_process(f->store, id, 4711, UINT64_MAX / 2, e));
+    ok(store_machine_set_process(f->store, id, 4711, UINT64_MAX / 2, 5, e));
     ok(store_machine_set_kind(f->store, id, STORE_MACHINE_HOT, e));
     ok(store_machine_claim(f->store, id, first, e));
     refused(ERR_STATE, store_machine_claim(f->store, id, second, e));
@@ -376,8 +376,14 @@ static void machines_are_claimed_once(void **state)
     assert_int_equal(sb->slot, 3);
     assert_int_equal(sb->pid, 4711);
     assert_true(sb->pid_start_time == UINT64_MAX / 2);
-    assert_int_equal(sb->jail_missing, 6);
+    assert_int_equal(sb->jail_missing, 5);
     assert_int_equal(sb->generation, 1);
+    ok(store_machine_set_process(f->store, id, 4712, 9, 7, e)); /* claimed before it was started */
+    store_sandbox_free(steal(sb));
+    ok(store_sandbox_get(f->store, NULL, first, &sb, e));
+    assert_int_equal(sb->pid, 4712);
+    assert_int_equal(sb->jail_missing, 7);
+    refused(ERR_NOT_FOUND, store_machine_set_process(f->store, second, 1, 1, 0, e));
     _cleanup_store_machine_list_ struct store_machine_list list = {0};
     ok(store_machine_list(f->store, &list, e));
     assert_int_equal(list.count, 2);
@@ -527,6 +533,7 @@ static void execs_end_once(void **state)
     assert_int_equal(x->state, STORE_EXEC_EXITED);
     assert_int_equal(x->guest_pid, 17);
     assert_memory_equal(&x->exit, &ended, sizeof(ended));
+    assert_int_equal(x->started_at_ms, NOW + 10);
     assert_int_equal(x->ended_at_ms, NOW + 11);
     assert_string_equal(x->spec_json, "{\"command\":[\"true\"]}");
     assert_int_equal(ok(store_exec_lose_all(f->store, sandbox, "the sandbox ended", NOW + 20, e)), 4);
@@ -553,6 +560,36 @@ static void execs_end_once(void **state)
     wrong.spec_json = NULL;
     id_new(ID_SANDBOX, wrong.sandbox_id);
     refused(ERR_NOT_FOUND, store_exec_insert(f->store, &wrong, token, e));
+}
+
+/* started_at and ended_at are as far apart as the guest says that it ran, within what the host knows. */
+static void times_of_an_exec_agree(void **state)
+{
+    struct fixture *f = *state;
+    char sandbox[ID_SIZE], id[ID_SIZE], token[STORE_TOKEN_SIZE];
+    static const struct {
+        int64_t started, guest_started, guest_ended, seen, want_started, want_ended;
+    } cases[] = {
+        {10, 50000, 50005, 2000, 10, 15},         /* seen late */
+        {10, 50000, 50005, 12, 7, 12},            /* the start was heard of late */
+        {0, 50000, 50005, 12, 7, 12},             /* … or not at all */
+        {10, 50000, 99999999, 2000, 0, 2000},     /* longer than it can have been */
+        {10, 50000, 1, 2000, 10, 10},             /* the guest's clock went back */
+        {10, 0, 0, 2000, 10, 2000},               /* the guest does not say */
+        {0, 0, 0, 2000, 2000, 2000},
+    };
+    fixture_sandbox(f, f->project, NOW, NULL, sandbox);
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        _cleanup_store_exec_ struct store_exec *x = NULL;
+        const struct store_exec_exit end = {.started_at_ms = cases[i].guest_started, .ended_at_ms = cases[i].guest_ended};
+        exec_insert(f, sandbox, NOW, id, token);
+        if (cases[i].started)
+            ok(store_exec_start(f->store, id, 1, NOW + cases[i].started, e));
+        ok(store_exec_finish(f->store, id, &end, NOW + cases[i].seen, e));
+        ok(store_exec_get(f->store, NULL, NULL, id, &x, e));
+        assert_int_equal(x->started_at_ms - NOW, cases[i].want_started);
+        assert_int_equal(x->ended_at_ms - NOW, cases[i].want_ended);
+    }
 }
 
 /* ---- templates ---- */
@@ -700,6 +737,7 @@ int main(void)
         CASE(operations_go_forward_alone),
         CASE(attach_tokens_open_one_exec_for_a_time),
         CASE(execs_end_once),
+        CASE(times_of_an_exec_agree),
         CASE(templates_are_found_by_digest_and_tag),
         CASE(template_pages_follow_long_digests),
         CASE(idempotency_keys_give_the_same_answer),

@@ -134,17 +134,21 @@ export class Space {
     if (isRoot) execFileSync('chown', ['-R', `${owner}:${owner}`, this.state]);
   }
 
-  async launch({ wait = true, wrap = process.env.SPACE_TEST_WRAP?.split(' ') ?? [] } = {}) {
+  /** Options of spaced. */
+  argv() {
     const config = { listen: '127.0.0.1:0', pool_hot: 1, pool_blank: 1, slots: 512, ...this.options.config };
     const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
     if (qemu) config.qemu_path ??= qemu;
     if (data) config.qemu_data ??= data;
     config.uid_base ??= this.uidBase; // without root too: machines carry it in their name
+    return ['--state-dir', this.state, ...Object.entries(config).flatMap(([key, value]) => ['--set', `${key}=${value}`])];
+  }
+
+  async launch({ wait = true, wrap = process.env.SPACE_TEST_WRAP?.split(' ') ?? [] } = {}) {
     fs.rmSync(path.join(this.state, 'url'), { force: true });
     const out = fs.openSync(this.logPath, 'a');
     const user = this.options.user ? ['setpriv', '--reuid', this.options.user, '--regid', this.options.user, '--clear-groups', '--'].map(String) : [];
-    const argv = [...user, ...wrap, path.join(build, 'src/bin/spaced'), '--state-dir', this.state];
-    for (const [key, value] of Object.entries(config)) argv.push('--set', `${key}=${value}`);
+    const argv = [...user, ...wrap, path.join(build, 'src/bin/spaced'), ...this.argv()];
     const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('SPACE_')));
     if (this.options.user) Object.assign(env, { HOME: path.dirname(this.state), USER: 'nobody', LOGNAME: 'nobody' });
     this.child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', out, out], env });
