@@ -24,7 +24,7 @@ left() {
     base=$("$spaced" --show-config --state-dir "$state" | sed -n 's/^uid_base = //p')
     first=$((base + 1)) last=$((base + 16386))
     for p in /proc/[0-9]*; do
-        tr '\0' ' ' < "$p/cmdline" 2> /dev/null | grep -q -- "-name space-$base-" || continue
+        { tr '\0' ' ' < "$p/cmdline"; } 2> /dev/null | grep -q -- "-name space-$base-" || continue
         uid=$(sed -n 's/^Uid:\t\([0-9]*\).*/\1/p' "$p/status" 2> /dev/null) || continue
         if [ "$(id -u)" = 0 ]; then
             if [ "${uid:-0}" -lt $first ] || [ "$uid" -gt $last ]; then continue; fi

@@ -224,6 +224,16 @@ int boot_process(bool is_guest, struct err *e)
          * produces output must get its turn while the agent carries it away. */
         setpriority(PRIO_PROCESS, 0, AGENT_NICE);
     }
+    /* What the starter ignored is not for the execs either; the library keeps two numbers for itself, so by system call. */
+    struct {
+        void (*handler)(int);
+        unsigned long flags;
+        void (*restorer)(void);
+        unsigned long mask;
+    } standard = {.handler = SIG_DFL}, found;
+    for (int number = 1; number < NSIG; number++)
+        if (syscall(SYS_rt_sigaction, number, NULL, &found, sizeof(found.mask)) == 0 && found.handler == SIG_IGN)
+            syscall(SYS_rt_sigaction, number, &standard, NULL, sizeof(standard.mask));
     signal(SIGPIPE, SIG_IGN);
     /* SIGCHLD comes through a descriptor; as PID 1 nothing else is wanted, a test wants to be stopped. */
     sigemptyset(&all);
