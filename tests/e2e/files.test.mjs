@@ -73,13 +73,14 @@ test('a download whose reader goes away frees its stream', async () => {
 });
 
 test('a full disk of the guest is said so', async () => {
-  const answer = await space.call('PUT', path('/home/user/too-large'), { body: Readable.from(blocks(4096 * MIB)), timeoutMs: 300000 }).catch((e) => e);
+  await space.run(sandbox.id, 'fallocate -l $(($(df --output=avail -k / | tail -1) - 65536))K /home/user/filler');
+  const answer = await space.call('PUT', path('/home/user/too-large'), { body: Readable.from(blocks(256 * MIB)), timeoutMs: 120000 }).catch((e) => e);
   if (answer.status) {
     assert.equal(answer.status, 507);
     assert.equal(answer.json.code, 'no_space');
   }
   assert.equal((await space.call('GET', `/v1/sandboxes/${sandbox.id}/files/stat?path=/home/user/too-large`)).status, 404);
-  await space.run(sandbox.id, 'rm -f /home/user/large');
+  await space.run(sandbox.id, 'rm -f /home/user/large /home/user/filler');
 });
 
 test('a port by host name', async () => {

@@ -11,7 +11,8 @@ export function traces(space) {
     try { names = fs.readdirSync(folder, { withFileTypes: true }).filter((e) => e.isDirectory()).map((e) => e.name); } catch { return; }
     for (const name of names) {
       const at = path.join(folder, name);
-      if (/space/.test(name) && at.includes(String(space.uidBase))) found.push(`cgroup ${at}`);
+      // A machine's group carries the number of its uid.
+      if (/^\d+$/.test(name) && Number(name) >= space.uidBase && Number(name) < space.uidBase + 4096) found.push(`cgroup ${at}`);
       if (depth > 0) walk(at, depth - 1);
     }
   };
