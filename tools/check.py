@@ -10,7 +10,9 @@
 Each program runs by itself, in a scratch folder of its own, with a time limit; what it says goes to
 build/test-logs/<suite>/<program>.log. A case is a cmocka test, a node test or a corpus folder. What a test finds in its
 environment: TEST_BUILD (the build folder), TEST_QEMU, TEST_QEMU_DATA, TEST_TEMPLATE (a folder as the template build makes
-it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for cmocka's programs).
+it), TEST_TMP (the scratch folder, removed afterwards), TEST_FILTER (a case, for cmocka's programs); those of real machines
+and servers also SPACE_TEST_INCOMING, SPACE_TEST_QEMU, SPACE_TEST_QEMU_DATA, SPACE_TEST_STATE (a state folder with the
+template in it, to be copied), SPACE_TEST_TMP, SPACE_TEST_LOGS.
 Exit code 0 when nothing failed and something passed.
 """
 import argparse
@@ -86,13 +88,16 @@ def parse_tap(text, code):
     """[(case, outcome, note)] of the leaves of node's TAP; a parent counts only when it failed and no child did."""
     cases = []
     deepest_seen = []                      # indents of results since the last shallower one, with whether one failed
-    diagnostic = ""
+    awaited = False                        # the text of an error is on the next lines
     for line in text.splitlines():
         m = re.match(r"( *)(not ok|ok) \d+ - (.*?)(?: # (SKIP|TODO)\b ?(.*))?$", line)
         if not m:
-            d = re.match(r" *(?:error|failureType): ['|]?(.+?)'?$", line)
-            if d and cases and cases[-1][1] == "fail" and not cases[-1][2]:
-                cases[-1] = (cases[-1][0], "fail", d.group(1)[:200])
+            d = re.match(r" *error: ['|]?(.+?)'?$", line)
+            if (d or awaited) and cases and cases[-1][1] == "fail" and not cases[-1][2]:
+                told = d.group(1) if d else line.strip()
+                awaited = told in ("-", "|-") or not told
+                if not awaited:
+                    cases[-1] = (cases[-1][0], "fail", told[:200])
             continue
         indent, word, name, mark, reason = len(m.group(1)), m.group(2), m.group(3), m.group(4), m.group(5) or ""
         children = [f for i, f in deepest_seen if i > indent]
@@ -149,6 +154,23 @@ def reap():
             return
 
 
+def wait_and_reap(process, limit_s):
+    """Until `process` has ended, or False after `limit_s`. The orphans that end meanwhile are reaped at once, as init would:
+    a machine that is over must not look as if something of it were left."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        if ended is None:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.005)
+        elif ended.si_pid == process.pid:
+            process.wait()
+            return True
+        else:
+            os.waitpid(ended.si_pid, os.WNOHANG)
+
+
 def end_descendants(grace_s):
     """What is still there after `grace_s`, killed then: [command]."""
     deadline = time.monotonic() + grace_s
@@ -181,16 +203,17 @@ def run_program(suite, program, command, environment, only, results):
     os.makedirs(folder, exist_ok=True)
     log = os.path.join(folder, program + ".log")
     scratch = tempfile.mkdtemp(prefix="space-test-")
-    env = dict(environment, TEST_TMP=scratch, TMPDIR=scratch)
+    env = dict(environment, TEST_TMP=scratch, SPACE_TEST_TMP=scratch, TMPDIR=scratch)
+    if "SPACE_TEST_LOGS" in env:
+        os.makedirs(env["SPACE_TEST_LOGS"], exist_ok=True)
     os.chmod(scratch, 0o711)
     start, ended = time.monotonic(), "exit"
     with open(log, "wb") as f:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=f, stderr=subprocess.STDOUT, env=env,
                                    cwd=scratch, start_new_session=True)
         try:
-            process.wait(suite.limit_s)
-        except subprocess.TimeoutExpired:
-            ended = "time"
+            if not wait_and_reap(process, suite.limit_s):
+                ended = "time"
         except KeyboardInterrupt:
             ended = "interrupt"
         if process.poll() is None:
@@ -288,10 +311,10 @@ SUITES = [
     Suite("layers", lambda: meson_tests(BUILD, "layers"), parse_exit, 60),
     Suite("jail", lambda: meson_tests(BUILD, "jail"), parse_cmocka, 300, needs=("qemu",)),
     Suite("agent", lambda: meson_tests(BUILD, "agent"), parse_cmocka, 300),
+    Suite("cli", lambda: node_tests("cli"), parse_tap, 300),
     Suite("corpus", lambda: meson_tests(BUILD + "-asan", "corpus"), parse_exit, 120, build=BUILD + "-asan"),
     Suite("fuzz", fuzz_targets, parse_exit, 120, build=BUILD + "-fuzz"),
     Suite("vm", lambda: meson_tests(BUILD, "vm"), parse_cmocka, 600, needs=("qemu", "template")),
-    Suite("cli", lambda: node_tests("cli"), parse_tap, 300),
     Suite("e2e", lambda: node_tests("e2e"), parse_tap, 900, needs=("qemu", "template")),
     Suite("fault", lambda: node_tests("fault"), parse_tap, 1200, needs=("qemu", "template")),
 ]
@@ -347,6 +370,10 @@ def main():
     environment.update(TEST_BUILD=BUILD, CMOCKA_MESSAGE_OUTPUT="STDOUT", LC_ALL="C.UTF-8", **ASAN)
 
     become_subreaper()
+    # A caller's ignored signals would be inherited by every test (a shell ignores SIGINT for what it puts in the background).
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
     results = Results()
     before = leftovers()
     ran = 0
@@ -374,8 +401,11 @@ def main():
                     results.add(name, "skip", "no " + " and no ".join(missing))
                     continue
                 full = dict(environment, **env)
-                if suite.name == "vm":
-                    full.update(SPACE_TEST_INCOMING=template, SPACE_TEST_QEMU=qemu)
+                if suite.name in ("vm", "e2e", "fault"):
+                    full.update(SPACE_TEST_INCOMING=template, SPACE_TEST_QEMU=qemu,
+                                SPACE_TEST_QEMU_DATA=os.environ.get("TEST_QEMU_DATA", ""),
+                                SPACE_TEST_STATE=os.environ.get("TEST_STATE", ""), SPACE_BUILD=BUILD,
+                                SPACE_TEST_LOGS=os.path.join(LOGS, suite.name, program))
                 if options.only and options.only not in name:
                     case = options.only.split("/")[-1]
                     full["TEST_FILTER"] = f"*{case}*"

@@ -20,6 +20,7 @@ export TEST_QEMU=$qemu/bin/qemu-system-x86_64 TEST_QEMU_DATA=$qemu/share
 
 # A template folder as spaced gets it, for the tests of machines; the slow part comes from the cache on a second run.
 scratch=$(mktemp -d "/var/tmp/space-check.XXXXXX")
+chmod 711 "$scratch" # a daemon without root passes through
 trap 'rm -rf --one-file-system "$scratch"' EXIT
 trap 'exit 130' INT TERM HUP
 if [ -x "$build/src/agent/space-agent" ]; then
@@ -27,6 +28,17 @@ if [ -x "$build/src/agent/space-agent" ]; then
     step "building the base template" build_template
     TEST_TEMPLATE=$(echo "$scratch"/incoming/base-*)
     export TEST_TEMPLATE
+    # A state folder with that template booted and frozen: each test of the server starts from a copy.
+    prepare() {
+        env SPACE_CACHE="$cache/template" SPACE_BUILD="$build" SPACE_TEST_TMP="$scratch" SPACE_TEST_LOGS="$scratch/logs" \
+            SPACE_TEST_QEMU="$TEST_QEMU" SPACE_TEST_QEMU_DATA="$TEST_QEMU_DATA" \
+            node "$repo/tests/e2e/prepare.mjs" "$scratch/prepared"
+    }
+    if [ -e "$repo/tests/e2e/prepare.mjs" ]; then
+        mkdir -p "$scratch/logs"
+        step "freezing the template for the tests" prepare
+        export TEST_STATE=$scratch/prepared
+    fi
 fi
 say "${dim}ready to test after $(seconds $(($(now_ms) - begin)))${plain}"
 

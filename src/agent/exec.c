@@ -117,7 +117,7 @@ static uint64_t keep_from(const struct exec *x)
     uint64_t least = UINT64_MAX;
     const struct exec_reader *reader;
     LIST_FOREACH(reader, &x->readers, entry)
-        least = MIN(least, reader->at);
+    least = MIN(least, reader->at);
     return least;
 }
 
@@ -125,7 +125,7 @@ static void readers_wake(struct exec *x)
 {
     struct exec_reader *reader;
     LIST_FOREACH(reader, &x->readers, entry)
-        request_wake(reader->request);
+    request_wake(reader->request);
 }
 
 /* The exit record's payload; from here on the exec is finished. */
@@ -149,8 +149,10 @@ static void finish(struct exec *x)
         wire_put_u64(&b, AGENT_TAG_EXIT_CODE, (uint64_t)WEXITSTATUS(x->status));
     wire_put_i64(&b, AGENT_TAG_EXIT_STARTED_MS, x->started_ms);
     wire_put_i64(&b, AGENT_TAG_EXIT_ENDED_MS, x->ended_ms);
-    wire_put_u64(&b, AGENT_TAG_EXIT_USER_US, (uint64_t)x->usage.ru_utime.tv_sec * 1000000u + (uint64_t)x->usage.ru_utime.tv_usec);
-    wire_put_u64(&b, AGENT_TAG_EXIT_SYSTEM_US, (uint64_t)x->usage.ru_stime.tv_sec * 1000000u + (uint64_t)x->usage.ru_stime.tv_usec);
+    wire_put_u64(&b, AGENT_TAG_EXIT_USER_US,
+                 (uint64_t)x->usage.ru_utime.tv_sec * 1000000u + (uint64_t)x->usage.ru_utime.tv_usec);
+    wire_put_u64(&b, AGENT_TAG_EXIT_SYSTEM_US,
+                 (uint64_t)x->usage.ru_stime.tv_sec * 1000000u + (uint64_t)x->usage.ru_stime.tv_usec);
     wire_put_u64(&b, AGENT_TAG_EXIT_MAX_RSS_KIB, (uint64_t)x->usage.ru_maxrss);
     wire_put_u64(&b, AGENT_TAG_EXIT_TOTAL_BYTES, x->log.end);
     wire_put_u64(&b, AGENT_TAG_EXIT_DROPPED_BYTES, x->log.start);

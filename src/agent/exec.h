@@ -97,7 +97,7 @@ struct execs {
 struct exec_spec {
     char **argv; /* with a free slot before the first; or NULL and `shell` */
     const char *shell, *user, *cwd;
-    char *const *env; /* NULL-terminated, may be NULL: in addition to the usual ones */
+    char *const *env;      /* NULL-terminated, may be NULL: in addition to the usual ones */
     char *const *base_env; /* the same, weaker */
     bool tty, want_stdin;
     uint16_t rows, cols;
@@ -111,7 +111,8 @@ void execs_done(struct execs *execs);
 void execs_reap(struct execs *execs);
 
 /* ERR_CONFLICT for an id that is known, ERR_LIMIT, and the errors of spawn_process. */
-int exec_start(struct execs *execs, const char *id, const struct exec_spec *spec, struct exec **ret_exec, struct err *e);
+int exec_start(struct execs *execs, const char *id, const struct exec_spec *spec, struct exec **ret_exec,
+               struct err *e);
 struct exec *exec_find(struct execs *execs, const char *id);
 void exec_delete(struct exec *x);
 static inline bool exec_finished(const struct exec *x)

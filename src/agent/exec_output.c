@@ -51,8 +51,8 @@ static size_t output_available(struct request *r, size_t max, bool *ret_end)
     if (left == 0 && record_begin(reader, max))
         left = reader->head_len - reader->head_at + reader->payload_left;
     size_t n = MIN(left, max);
-    bool last = reader->exit_sent ||
-                (reader->until != UINT64_MAX && reader->at + reader->payload_left >= reader->until);
+    bool last =
+        reader->exit_sent || (reader->until != UINT64_MAX && reader->at + reader->payload_left >= reader->until);
     *ret_end = last && n == left;
     return n;
 }

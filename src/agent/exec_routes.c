@@ -115,9 +115,8 @@ static bool is_being_created(struct session *session, const char *id)
 {
     const struct request *other;
     LIST_FOREACH(other, &session->requests, entry)
-        if (other->collected == exec_create && !other->answered &&
-            str_eq(other->path + strlen(AGENT_PATH_EXECS "/"), id))
-            return true;
+    if (other->collected == exec_create && !other->answered && str_eq(other->path + strlen(AGENT_PATH_EXECS "/"), id))
+        return true;
     return false;
 }
 
@@ -133,7 +132,8 @@ static void early_readers_go(struct session *session, const char *id, struct exe
             continue;
         r->ops = NULL;
         r->ctx = NULL;
-        int error = x ? exec_attach(x, r, early->from, early->follow, &e) : err_set(&e, ERR_NOT_FOUND, "no exec %s", id);
+        int error =
+            x ? exec_attach(x, r, early->from, early->follow, &e) : err_set(&e, ERR_NOT_FOUND, "no exec %s", id);
         if (error < 0)
             request_fail(r, &e);
         free(early);

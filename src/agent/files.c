@@ -146,7 +146,8 @@ void dir_get(struct request *r, const struct query *q)
         fs_call_submit(call);
 }
 
-/* --- make, move, remove, attributes ----------------------------------------------------------------------------------- */
+/* --- make, move, remove, attributes
+ * ----------------------------------------------------------------------------------- */
 
 static int mkdir_operate(struct fs_call *call)
 {
@@ -212,8 +213,7 @@ void move_post(struct request *r, const struct query *q)
     struct fs_call *call = fs_call_new(r, &renamed, move_operate);
     if (!call)
         return;
-    if (query_path(q, AGENT_QUERY_TO, &to, &e) < 0 ||
-        query_flag(q, AGENT_QUERY_REPLACE, false, &call->flag, &e) < 0) {
+    if (query_path(q, AGENT_QUERY_TO, &to, &e) < 0 || query_flag(q, AGENT_QUERY_REPLACE, false, &call->flag, &e) < 0) {
         fs_call_refuse(call, &e);
         return;
     }

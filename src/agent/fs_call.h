@@ -17,12 +17,12 @@ struct fs_call {
     uint64_t offset, length, limit;
     int64_t mtime_ms;
     bool flag;
-    void *extra; /* of the operation; freed with the call */
-    int (*operate)(struct fs_call *call); /* on the worker; fills `reply`, or `e` and a negative return */
-    void (*finish)(struct fs_call *call); /* on the loop after success; NULL: answer 200 with `reply` */
-    void (*failed)(struct fs_call *call); /* before the error is answered; may be NULL */
+    void *extra;                           /* of the operation; freed with the call */
+    int (*operate)(struct fs_call *call);  /* on the worker; fills `reply`, or `e` and a negative return */
+    void (*finish)(struct fs_call *call);  /* on the loop after success; NULL: answer 200 with `reply` */
+    void (*failed)(struct fs_call *call);  /* before the error is answered; may be NULL */
     void (*abandon)(struct fs_call *call); /* the same when the request is gone; may be NULL */
-    int fd, dir;                          /* results for `finish`; what is left is closed */
+    int fd, dir;                           /* results for `finish`; what is left is closed */
     struct buf reply;
     struct err e;
     int result;

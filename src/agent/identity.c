@@ -147,7 +147,8 @@ static int set_boot_id(const char *boot_id, struct err *e)
 
 static int apply(const struct identity_request *q, struct err *e)
 {
-    struct timespec now = {.tv_sec = (time_t)(q->realtime_ns / 1000000000u), .tv_nsec = (long)(q->realtime_ns % 1000000000u)};
+    struct timespec now = {.tv_sec = (time_t)(q->realtime_ns / 1000000000u),
+                           .tv_nsec = (long)(q->realtime_ns % 1000000000u)};
     int r = mix_entropy(q->entropy, q->entropy_len, e);
     if (r == 0 && q->realtime_ns > 0 && clock_settime(CLOCK_REALTIME, &now) < 0)
         r = err_errno(e, ERR_SYSTEM, errno, "set the clock");

@@ -41,7 +41,7 @@ struct loop {
     struct epoll_event batch[LOOP_BATCH];
     int batch_at, batch_len;
     TAILQ_HEAD(loop_timer_list, loop_timer) timers; /* soonest first */
-    bool again;                      /* someone has more to do: do not sleep */
+    bool again;                                     /* someone has more to do: do not sleep */
     bool stop;
     void (*after)(void *arg); /* after each batch of events */
     void *after_arg;

@@ -15,13 +15,12 @@ int path_error(struct err *e, int errnum, const char *what, const char *path)
 {
     static const struct {
         int errnum, code;
-    } codes[] = {{ENOENT, ERR_NOT_FOUND},   {ENOTDIR, ERR_NOT_FOUND},    {EACCES, ERR_FORBIDDEN},
-                 {EPERM, ERR_FORBIDDEN},    {EEXIST, ERR_CONFLICT},      {ENOTEMPTY, ERR_CONFLICT},
-                 {EBUSY, ERR_CONFLICT},     {EROFS, ERR_STATE},          {ETXTBSY, ERR_STATE},
-                 {EINVAL, ERR_INVALID},     {EISDIR, ERR_INVALID},       {ELOOP, ERR_INVALID},
-                 {EXDEV, ERR_INVALID},      {ENAMETOOLONG, ERR_INVALID}, {EOPNOTSUPP, ERR_UNSUPPORTED},
-                 {EMLINK, ERR_LIMIT},       {EMFILE, ERR_LIMIT},         {ENFILE, ERR_LIMIT},
-                 {EFBIG, ERR_TOO_LARGE},    {ENXIO, ERR_INVALID}};
+    } codes[] = {
+        {ENOENT, ERR_NOT_FOUND}, {ENOTDIR, ERR_NOT_FOUND},    {EACCES, ERR_FORBIDDEN},       {EPERM, ERR_FORBIDDEN},
+        {EEXIST, ERR_CONFLICT},  {ENOTEMPTY, ERR_CONFLICT},   {EBUSY, ERR_CONFLICT},         {EROFS, ERR_STATE},
+        {ETXTBSY, ERR_STATE},    {EINVAL, ERR_INVALID},       {EISDIR, ERR_INVALID},         {ELOOP, ERR_INVALID},
+        {EXDEV, ERR_INVALID},    {ENAMETOOLONG, ERR_INVALID}, {EOPNOTSUPP, ERR_UNSUPPORTED}, {EMLINK, ERR_LIMIT},
+        {EMFILE, ERR_LIMIT},     {ENFILE, ERR_LIMIT},         {EFBIG, ERR_TOO_LARGE},        {ENXIO, ERR_INVALID}};
     int code = ERR_SYSTEM;
     for (size_t i = 0; i < ARRAY_LEN(codes); i++)
         if (codes[i].errnum == errnum)

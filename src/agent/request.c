@@ -67,9 +67,9 @@ static void respond(struct request *r, int status, bool with_body)
     size_t count = 0;
     nv[count++] = (nghttp2_nv){(uint8_t *)(uintptr_t) ":status", (uint8_t *)text, 7, 3, NGHTTP2_NV_FLAG_NO_COPY_NAME};
     for (size_t i = 0; i < r->header_count; i++)
-        nv[count++] = (nghttp2_nv){(uint8_t *)(uintptr_t)r->headers[i].name, (uint8_t *)r->headers[i].value,
-                                   strlen(r->headers[i].name), strlen(r->headers[i].value),
-                                   NGHTTP2_NV_FLAG_NO_COPY_NAME};
+        nv[count++] =
+            (nghttp2_nv){(uint8_t *)(uintptr_t)r->headers[i].name, (uint8_t *)r->headers[i].value,
+                         strlen(r->headers[i].name), strlen(r->headers[i].value), NGHTTP2_NV_FLAG_NO_COPY_NAME};
     nghttp2_data_provider provider = {.source.ptr = r, .read_callback = on_read};
     r->answered = true;
     if (nghttp2_submit_response(r->session->h2, r->stream_id, nv, count, with_body ? &provider : NULL) != 0)

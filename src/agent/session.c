@@ -350,8 +350,8 @@ bool session_pump(struct session *s)
             s->state = SESSION_SCAN;
     } else if (s->h2) {
         int r = nghttp2_session_send(s->h2);
-        bool over = r != 0 || s->broken ||
-                    (nghttp2_session_want_read(s->h2) == 0 && nghttp2_session_want_write(s->h2) == 0);
+        bool over =
+            r != 0 || s->broken || (nghttp2_session_want_read(s->h2) == 0 && nghttp2_session_want_write(s->h2) == 0);
         if (over) {
             /* What is in the buffer (the GOAWAY that says why) still goes out. */
             size_t start = s->out_start, len = s->out_len;

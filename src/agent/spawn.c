@@ -23,6 +23,8 @@ struct child {
     const struct spawn *s;
     sigset_t signals; /* to restore: empty */
     struct rlimit files;
+    bool raised; /* the agent has a priority above the usual one */
+    struct sched_param scheduling;
     int stage, errnum; /* what failed */
 };
 
@@ -101,11 +103,13 @@ CHILD_FUNCTION static bool child_setup(struct child *c)
         syscall(SYS_close, fd);
     }
     syscall(SYS_prlimit64, 0, RLIMIT_NOFILE, &c->files, NULL);
+    if (c->raised)
+        syscall(SYS_sched_setscheduler, 0, SCHED_OTHER | SCHED_RESET_ON_FORK, &c->scheduling);
     c->stage = STAGE_USER;
     if (syscall(SYS_geteuid) == 0) {
         const struct user *u = s->user;
-        if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 || syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 ||
-            syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
+        if (syscall(SYS_setgroups, u->group_count, u->groups) < 0 ||
+            syscall(SYS_setresgid, u->gid, u->gid, u->gid) < 0 || syscall(SYS_setresuid, u->uid, u->uid, u->uid) < 0)
             return false;
     }
     c->stage = STAGE_CWD;
@@ -141,7 +145,7 @@ static int spawn_error(const struct child *c, struct err *e)
     const struct spawn *s = c->s;
     static const struct {
         int errnum, code;
-    } codes[] = {{ENOENT, ERR_NOT_FOUND}, {ENOTDIR, ERR_NOT_FOUND}, {EACCES, ERR_FORBIDDEN}, {EPERM, ERR_FORBIDDEN},
+    } codes[] = {{ENOENT, ERR_NOT_FOUND}, {ENOTDIR, ERR_NOT_FOUND}, {EACCES, ERR_FORBIDDEN},  {EPERM, ERR_FORBIDDEN},
                  {E2BIG, ERR_TOO_LARGE},  {EAGAIN, ERR_LIMIT},      {ENOMEM, ERR_UNAVAILABLE}};
     int code = ERR_INVALID;
     for (size_t i = 0; i < ARRAY_LEN(codes); i++)
@@ -170,7 +174,9 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, struct err *e)
     }
     if (geteuid() != 0 && s->user->uid != geteuid())
         return err_set(e, ERR_FORBIDDEN, "only root can run a command as \"%s\"", s->user->name);
-    struct child c = {.s = s};
+    /* The child keeps the agent's priority until it is executed, because the agent waits for it; then it gets the usual
+     * one, and so does what it may have started in between. */
+    struct child c = {.s = s, .raised = getpriority(PRIO_PROCESS, 0) < 0};
     getrlimit(RLIMIT_NOFILE, &c.files); /* the agent's own maximum stays, what programs expect goes on top */
     c.files.rlim_cur = MIN(c.files.rlim_max, (rlim_t)LIMIT_CHILD_FILES);
     sigset_t all, before;
@@ -182,6 +188,10 @@ int spawn_process(const struct spawn *s, pid_t *ret_pid, struct err *e)
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (pid < 0)
         return err_errno(e, saved == EAGAIN ? ERR_LIMIT : ERR_UNAVAILABLE, saved, "start a process");
+    if (c.raised && c.errnum == 0) {
+        sched_setscheduler(pid, SCHED_OTHER, &c.scheduling);
+        setpriority(PRIO_PROCESS, (id_t)pid, 0);
+    }
     if (c.errnum != 0) {
         waitpid(pid, NULL, 0);
         return spawn_error(&c, e);

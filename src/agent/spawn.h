@@ -9,7 +9,7 @@
 struct spawn {
     char *const *argv; /* argv[0] without '/' is looked for in `path`; one writable slot stands before argv[0] */
     char *const *envp;
-    const char *path;  /* "dir:dir…" */
+    const char *path; /* "dir:dir…" */
     const char *cwd;
     bool cwd_optional; /* "/" when it cannot be entered */
     const struct user *user;

@@ -3,15 +3,28 @@
 
 /* A header block (POSIX ustar): offset and size of each field. */
 enum {
-    NAME_AT = 0, NAME_SIZE = 100, MODE_AT = 100, UID_AT = 108, GID_AT = 116, NUMBER_SIZE = 8, SIZE_AT = 124,
-    MTIME_AT = 136, LONG_SIZE = 12, SUM_AT = 148, TYPE_AT = 156, LINK_AT = 157, MAGIC_AT = 257, PREFIX_AT = 345,
+    NAME_AT = 0,
+    NAME_SIZE = 100,
+    MODE_AT = 100,
+    UID_AT = 108,
+    GID_AT = 116,
+    NUMBER_SIZE = 8,
+    SIZE_AT = 124,
+    MTIME_AT = 136,
+    LONG_SIZE = 12,
+    SUM_AT = 148,
+    TYPE_AT = 156,
+    LINK_AT = 157,
+    MAGIC_AT = 257,
+    PREFIX_AT = 345,
     PREFIX_SIZE = 155,
 };
 
 #define OCTAL_MAX 077777777777ull /* eleven digits */
 #define OCTAL_ID_MAX 07777777u
 
-/* --- writing -------------------------------------------------------------------------------------------------------- */
+/* --- writing --------------------------------------------------------------------------------------------------------
+ */
 
 static void octal(uint8_t *at, size_t size, uint64_t value)
 {
@@ -31,7 +44,8 @@ static void block_put(struct buf *b, char type, const char *path, const char *li
     octal(h + UID_AT, NUMBER_SIZE, entry->uid <= OCTAL_ID_MAX ? entry->uid : 0);
     octal(h + GID_AT, NUMBER_SIZE, entry->gid <= OCTAL_ID_MAX ? entry->gid : 0);
     octal(h + SIZE_AT, LONG_SIZE, size <= OCTAL_MAX ? size : 0);
-    octal(h + MTIME_AT, LONG_SIZE, entry->mtime >= 0 && (uint64_t)entry->mtime <= OCTAL_MAX ? (uint64_t)entry->mtime : 0);
+    octal(h + MTIME_AT, LONG_SIZE,
+          entry->mtime >= 0 && (uint64_t)entry->mtime <= OCTAL_MAX ? (uint64_t)entry->mtime : 0);
     h[TYPE_AT] = (uint8_t)type;
     memcpy(h + MAGIC_AT, "ustar\00000", 8);
     memset(h + SUM_AT, ' ', 8);
@@ -91,7 +105,8 @@ void tar_header_put(struct buf *b, const struct tar_entry *entry)
     block_put(b, entry->type, entry->path, entry->link, entry, entry->size);
 }
 
-/* --- reading -------------------------------------------------------------------------------------------------------- */
+/* --- reading --------------------------------------------------------------------------------------------------------
+ */
 
 void tar_parser_init(struct tar_parser *p)
 {
@@ -272,7 +287,8 @@ static int header_take(struct tar_parser *p, struct err *e)
         buf_reset(&p->text);
         p->content_left = size;
         p->padding_left = tar_padding(size);
-        return size > 0 || extended_take(p) ? 0 : err_set(e, ERR_INVALID, "an extended header of the archive is broken");
+        return size > 0 || extended_take(p) ? 0
+                                            : err_set(e, ERR_INVALID, "an extended header of the archive is broken");
     }
     if (!header_fields(p, h))
         return err_set(e, ERR_INVALID, "a header of the archive is broken");

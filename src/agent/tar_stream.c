@@ -156,8 +156,7 @@ static bool get_emit(struct request *r, uint8_t *to, size_t len)
     return true;
 }
 
-static const struct request_ops get_ops = {
-    .available = get_available, .emit = get_emit, .closed = transfer_closed};
+static const struct request_ops get_ops = {.available = get_available, .emit = get_emit, .closed = transfer_closed};
 
 static int get_open(struct fs_call *call)
 {

@@ -47,7 +47,8 @@ static int tunnel_dial(struct tunnel *t)
     if (t->fd < 0)
         return -errno;
     setsockopt(t->fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    int r = t->v6 ? connect(t->fd, (struct sockaddr *)&v6, sizeof(v6)) : connect(t->fd, (struct sockaddr *)&v4, sizeof(v4));
+    int r =
+        t->v6 ? connect(t->fd, (struct sockaddr *)&v6, sizeof(v6)) : connect(t->fd, (struct sockaddr *)&v4, sizeof(v4));
     if (r < 0 && errno != EINPROGRESS)
         return -errno;
     tunnel_ask(t, EPOLLOUT);
@@ -72,8 +73,9 @@ static void tunnel_refused(struct tunnel *t, int errnum)
         tunnel_hang_up(t);
     }
     struct err e;
-    err_errno(&e, errnum == ECONNREFUSED || errnum == EAFNOSUPPORT || errnum == EADDRNOTAVAIL ? ERR_UNAVAILABLE : ERR_SYSTEM,
-              errnum, "connect to port %u of the sandbox", t->port);
+    err_errno(
+        &e, errnum == ECONNREFUSED || errnum == EAFNOSUPPORT || errnum == EADDRNOTAVAIL ? ERR_UNAVAILABLE : ERR_SYSTEM,
+        errnum, "connect to port %u of the sandbox", t->port);
     request_fail(t->request, &e);
 }
 
@@ -208,8 +210,11 @@ void tcp_connect(struct request *r)
         return;
     }
     struct tunnel *t = NEW(struct tunnel);
-    *t = (struct tunnel){
-        .agent = request_agent(r), .request = r, .fd = -1, .port = (uint16_t)port, .pending = BUF_MAX(2 * LIMIT_BODY_WINDOW)};
+    *t = (struct tunnel){.agent = request_agent(r),
+                         .request = r,
+                         .fd = -1,
+                         .port = (uint16_t)port,
+                         .pending = BUF_MAX(2 * LIMIT_BODY_WINDOW)};
     r->ops = &tunnel_ops;
     r->ctx = t;
     int errnum = -tunnel_dial(t);

@@ -20,7 +20,7 @@ struct table {
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct table passwd_table = {.path = "/etc/passwd"}, group_table = {.path = "/etc/group"};
-static struct user last_found;  /* most execs are of one user */
+static struct user last_found; /* most execs are of one user */
 static char last_asked[LIMIT_USER_NAME];
 
 /* The file as it is at this moment; `*ret_changed` when it is another than before. Empty when it cannot be read. */
@@ -104,8 +104,7 @@ static bool line_find(const char *text, const char *name, uint32_t number, const
 {
     uint32_t v;
     while (line_next(&text, ret_field, ret_len)) {
-        if (name ? field_is(ret_field[0], ret_len[0], name)
-                 : field_number(ret_field[2], ret_len[2], &v) && v == number)
+        if (name ? field_is(ret_field[0], ret_len[0], name) : field_number(ret_field[2], ret_len[2], &v) && v == number)
             return true;
     }
     return false;
@@ -172,8 +171,8 @@ int user_find(const char *name, struct user *ret_user, struct err *e)
         found = true;
     } else {
         struct user u;
-        found = user_lookup(passwd, group, name ? name : "user", &u) ||
-                (!name && user_lookup(passwd, group, "root", &u));
+        found =
+            user_lookup(passwd, group, name ? name : "user", &u) || (!name && user_lookup(passwd, group, "root", &u));
         if (found) {
             *ret_user = last_found = u;
             snprintf(last_asked, sizeof(last_asked), "%s", asked);

@@ -25,7 +25,8 @@ int group_find(const char *name, gid_t *ret_gid, struct err *e);
 bool user_name(uid_t uid, char *ret_name, size_t size);
 bool group_name(gid_t gid, char *ret_name, size_t size);
 
-/* Let this thread, and only it, open, make and remove files as `user` (setfsuid(2)); NULL: as the agent itself again. */
+/* Let this thread, and only it, open, make and remove files as `user` (setfsuid(2)); NULL: as the agent itself again.
+ */
 int user_assume(const struct user *user, struct err *e);
 
 #endif

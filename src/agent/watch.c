@@ -20,7 +20,7 @@
 #include "base/str.h"
 
 #define EVENTS                                                                                                         \
-    (IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |       \
+    (IN_CREATE | IN_DELETE | IN_MODIFY | IN_ATTRIB | IN_MOVED_FROM | IN_MOVED_TO | IN_DELETE_SELF | IN_MOVE_SELF |     \
      IN_EXCL_UNLINK)
 
 struct watch_node {
@@ -69,7 +69,8 @@ static void watch_free(struct watch *w)
     free(w);
 }
 
-/* --- events out ------------------------------------------------------------------------------------------------------- */
+/* --- events out
+ * ------------------------------------------------------------------------------------------------------- */
 
 static void event_put(struct watch *w, uint64_t type, const char *path, const char *to, bool is_dir)
 {
@@ -86,14 +87,15 @@ static void event_put(struct watch *w, uint64_t type, const char *path, const ch
     wire_put_text(&b, AGENT_TAG_WATCH_PATH, path);
     wire_put_text(&b, AGENT_TAG_WATCH_TO, to);
     wire_put_u64(&b, AGENT_TAG_WATCH_IS_DIR, is_dir);
-    wire_record_encode(
-        &(struct wire_record){.type = AGENT_RECORD_WATCH, .len = (uint32_t)b.len, .offset = w->events++}, head);
+    wire_record_encode(&(struct wire_record){.type = AGENT_RECORD_WATCH, .len = (uint32_t)b.len, .offset = w->events++},
+                       head);
     buf_put(&w->out, head, sizeof(head));
     buf_put(&w->out, buf_data(&b), b.len);
     buf_done(&b);
 }
 
-/* --- nodes ------------------------------------------------------------------------------------------------------------ */
+/* --- nodes
+ * ------------------------------------------------------------------------------------------------------------ */
 
 static char *join(const char *folder, const char *name)
 {
@@ -191,11 +193,12 @@ static void folder_left(struct watch *w, const char *path)
     size_t len = strlen(path);
     struct watch_node *node, *next;
     HASH_ITER(hh, w->nodes, node, next)
-        if (strncmp(node->path, path, len) == 0 && (node->path[len] == '/' || node->path[len] == '\0'))
-            inotify_rm_watch(w->fd, node->wd); /* the kernel answers with IN_IGNORED */
+    if (strncmp(node->path, path, len) == 0 && (node->path[len] == '/' || node->path[len] == '\0'))
+        inotify_rm_watch(w->fd, node->wd); /* the kernel answers with IN_IGNORED */
 }
 
-/* --- events in -------------------------------------------------------------------------------------------------------- */
+/* --- events in
+ * -------------------------------------------------------------------------------------------------------- */
 
 /* The second half did not come. */
 static void move_out(struct watch *w)
@@ -298,7 +301,8 @@ static void watch_ready(struct loop_source *source, uint32_t events ATTR_UNUSED)
     request_wake(w->request);
 }
 
-/* --- the stream --------------------------------------------------------------------------------------------------------- */
+/* --- the stream
+ * --------------------------------------------------------------------------------------------------------- */
 
 static size_t watch_available(struct request *r, size_t max, bool *ret_end)
 {
@@ -322,15 +326,17 @@ static void watch_closed(struct request *r)
     watch_free(r->ctx);
 }
 
-static const struct request_ops watch_ops = {
-    .available = watch_available, .emit = watch_emit, .closed = watch_closed};
+static const struct request_ops watch_ops = {.available = watch_available, .emit = watch_emit, .closed = watch_closed};
 
 static int watch_operate(struct fs_call *call)
 {
     struct stat st;
     struct watch *w = NEW(struct watch);
     call->extra = w; /* without an agent, so that freeing it touches no loop */
-    *w = (struct watch){.user = call->user, .recursive = call->flag, .base = xstrdup(call->path), .out = BUF_MAX(4 * LIMIT_WATCH_PENDING)};
+    *w = (struct watch){.user = call->user,
+                        .recursive = call->flag,
+                        .base = xstrdup(call->path),
+                        .out = BUF_MAX(4 * LIMIT_WATCH_PENDING)};
     w->fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
     if (w->fd < 0)
         return err_errno(&call->e, ERR_LIMIT, errno, "watch %.300s", call->path);

@@ -7,10 +7,9 @@
 #define POOLS_MAX 256
 
 /* Names and words of what machines here lack. */
-static json_t *missing_with_reasons(uint32_t missing)
+static json_t *missing_with_reasons(uint32_t missing, bool root)
 {
     json_t *list = json_array();
-    bool root = geteuid() == 0;
     for (unsigned bit = 0; bit < 32; bit++) {
         uint32_t feature = 1u << bit;
         const char *name = missing & feature ? jail_feature_name(feature) : NULL, *title = jail_feature_title(feature);
@@ -65,7 +64,7 @@ void api_node_get(struct http_request *r, void *arg)
                   n.accelerator == ACCELERATOR_KVM ? "kvm" : "tcg", "accelerator_reason",
                   api->accelerator_reason ? api->accelerator_reason : "", "qemu_version",
                   n.qemu_version ? n.qemu_version : "", "isolation", "jail", n.jail_missing ? "reduced" : "full",
-                  "missing", missing_with_reasons(n.jail_missing), "require_jail", (int)config->require_jail,
+                  "missing", missing_with_reasons(n.jail_missing, n.root), "require_jail", (int)config->require_jail,
                   "require_hardware_isolation", (int)config->require_hardware_isolation, "domain",
                   config->domain[0] ? config->domain : NULL, "capacity", "machines_max", (int)n.slots, "machines_used",
                   (int)n.slots_used, "memory_mib_max", (json_int_t)(n.pool_memory_max_bytes / MIB), "memory_mib_used",

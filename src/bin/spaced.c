@@ -147,6 +147,7 @@ static void on_ready(void *arg, const struct err *e)
 {
     struct daemon *d = arg;
     struct node_stats stats;
+    char names[JAIL_FEATURE_NAMES_SIZE];
     if (e) {
         log_error("cannot take up the work of an earlier run", F_STR("error", e->text));
         d->failed = true;
@@ -164,13 +165,8 @@ static void on_ready(void *arg, const struct err *e)
              F_INT("slots", stats.slots));
     if (tcg)
         log_warn("machines run under TCG, which QEMU does not call a security boundary: the jail alone is one");
-    if (stats.jail_missing) {
-        _cleanup_buf_ struct buf names = BUF_MAX(1024);
-        for (uint32_t bit = 1; bit & JAIL_FEATURES_ALL; bit <<= 1)
-            if (stats.jail_missing & bit)
-                buf_printf(&names, "%s%s", names.len ? "," : "", jail_feature_name(bit));
-        log_warn("the jail of machines is reduced", F_STR("missing", buf_cstr(&names)));
-    }
+    if (stats.jail_missing)
+        log_warn("the jail of machines is reduced", F_STR("missing", jail_feature_names(stats.jail_missing, names)));
     daemon_notify("READY=1");
 }
 

@@ -42,6 +42,17 @@ const char *jail_feature_name(uint32_t feature)
     return NULL;
 }
 
+const char *jail_feature_names(uint32_t bits, char ret_text[JAIL_FEATURE_NAMES_SIZE])
+{
+    size_t len = 0;
+    ret_text[0] = '\0';
+    for (size_t i = 0; i < ARRAY_LEN(features) && len < JAIL_FEATURE_NAMES_SIZE; i++)
+        if (features[i].bit & bits)
+            len += (size_t)snprintf(ret_text + len, JAIL_FEATURE_NAMES_SIZE - len, "%s%s", len ? ", " : "",
+                                    features[i].name);
+    return ret_text;
+}
+
 uint32_t jail_feature_by_name(const char *name)
 {
     for (size_t i = 0; i < ARRAY_LEN(features); i++)

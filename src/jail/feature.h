@@ -37,6 +37,9 @@ enum jail_feature {
 const char *jail_feature_title(uint32_t feature);
 /* "mount_ns", for configuration and JSON. NULL for what is not exactly one known bit. */
 const char *jail_feature_name(uint32_t feature);
+/* The names of all bits in `features`, "mount_ns, net_ns". Returns ret_text. */
+#define JAIL_FEATURE_NAMES_SIZE 384
+const char *jail_feature_names(uint32_t features, char ret_text[JAIL_FEATURE_NAMES_SIZE]);
 /* The bit with this name, 0 when there is none. */
 uint32_t jail_feature_by_name(const char *name);
 

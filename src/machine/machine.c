@@ -335,15 +335,21 @@ void machine_boot(struct machine *m, int rootfs_fd, int disk_fd, machine_done_cb
     qmp_batch(m->qmp, steps, ARRAY_LEN(steps), on_batch_loading, m);
 }
 
-static void on_frozen(void *arg, const struct err *e)
+/* The commands of a step have been answered: false when that was the end of the machine. */
+static bool step_went_well(struct machine *m, const struct err *e)
+{
+    if (m->freeing || m->state == MACHINE_ENDED)
+        return false;
+    if (e)
+        step_failed(m, e);
+    return !e;
+}
+
+static void on_stopped(void *arg, const struct err *e)
 {
     struct machine *m = arg;
-    if (m->freeing || m->state == MACHINE_ENDED)
+    if (!step_went_well(m, e))
         return;
-    if (e) {
-        step_failed(m, e);
-        return;
-    }
     m->state = MACHINE_PAUSED;
     step_done(m, NULL);
 }
@@ -360,20 +366,7 @@ void machine_freeze(struct machine *m, int state_fd, machine_done_cb done)
         {"xen-save-devices-state", json_pack("{s:s, s:b}", "filename", name, "live", 0)},
         {"remove-fd", block_fdset(FDSET_STATE)},
     };
-    qmp_batch(m->qmp, steps, ARRAY_LEN(steps), on_frozen, m);
-}
-
-static void on_paused(void *arg, const struct err *e)
-{
-    struct machine *m = arg;
-    if (m->freeing || m->state == MACHINE_ENDED)
-        return;
-    if (e) {
-        step_failed(m, e);
-        return;
-    }
-    m->state = MACHINE_PAUSED;
-    step_done(m, NULL);
+    qmp_batch(m->qmp, steps, ARRAY_LEN(steps), on_stopped, m);
 }
 
 void machine_pause(struct machine *m, machine_done_cb done)
@@ -387,18 +380,14 @@ void machine_pause(struct machine *m, machine_done_cb done)
     if (m->guest)
         guest_hold(m->guest, true);
     struct qmp_step steps[] = {{"stop", NULL}};
-    qmp_batch(m->qmp, steps, 1, on_paused, m);
+    qmp_batch(m->qmp, steps, 1, on_stopped, m);
 }
 
 static void on_resumed(void *arg, const struct err *e)
 {
     struct machine *m = arg;
-    if (m->freeing || m->state == MACHINE_ENDED)
+    if (!step_went_well(m, e))
         return;
-    if (e) {
-        step_failed(m, e);
-        return;
-    }
     m->state = MACHINE_RUNNING;
     if (m->guest)
         guest_hold(m->guest, false);

@@ -161,6 +161,26 @@ static uint32_t features_allowed(const struct config *c)
     return c->require_jail ? 0 : allowed & JAIL_FEATURES_OPTIONAL;
 }
 
+/* The helper would not start, and has named one feature that is missing: name all that stand in the way. */
+static int refusal_explain(struct node *n, const struct priv_config *priv, struct err *e)
+{
+    char names[JAIL_FEATURE_NAMES_SIZE];
+    struct priv_config all = *priv;
+    struct priv *p = NULL;
+    struct err reason = {0};
+    int code = e ? e->code : ERR_UNSUPPORTED;
+    all.allow_missing = JAIL_FEATURES_OPTIONAL;
+    if (priv_start(n->loop, &all, &p, &reason) < 0)
+        return code; /* it was something else */
+    uint32_t missing = priv_info(p)->missing & ~priv->allow_missing;
+    priv_stop(p);
+    if (!missing)
+        return code;
+    return err_set(e, code, "the jail of machines would lack %s: %s", jail_feature_names(missing, names),
+                   n->config->require_jail ? "require_jail is set"
+                                           : "what may be missing has to be listed in allow_missing_isolation");
+}
+
 int node_new(uv_loop_t *loop, const struct config *config, struct store *store, const struct node_callbacks *callbacks,
              void *arg, struct node **ret_node, struct err *e)
 {
@@ -203,6 +223,8 @@ int node_new(uv_loop_t *loop, const struct config *config, struct store *store, 
             .arg = n,
         };
         r = priv_start(loop, &priv, &n->priv, e);
+        if (r < 0)
+            r = refusal_explain(n, &priv, e);
     }
     programs_done(&programs);
     if (r < 0) {
@@ -379,6 +401,7 @@ void node_stats_get(struct node *n, struct node_stats *ret_stats)
     st.accelerator = n->accelerator;
     st.qemu_version = n->qemu_version;
     st.jail_missing = priv_info(n->priv)->missing;
+    st.root = priv_info(n->priv)->root;
     st.slots = n->config->slots;
     st.pool_memory_max_bytes = n->config->pool_memory_mib * MIB;
     st.ready = n->ready && !n->stopping;

@@ -158,6 +158,7 @@ struct node_stats {
     enum accelerator accelerator;
     const char *qemu_version;       /* "10.0.2" */
     uint32_t jail_missing;          /* features that machines of this node lack */
+    bool root;                      /* the privileged helper has root */
     uint32_t machines, claimed, paused, hot, blank, starting, claims_waiting;
     uint32_t slots, slots_used;
     uint64_t pool_memory_bytes, pool_memory_max_bytes;

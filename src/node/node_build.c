@@ -355,7 +355,8 @@ static void on_started(void *arg, const struct err *e)
     const struct priv_machine *p = machine_process(m->machine);
     m->pub.pid = p->pid;
     m->pub.pid_start_time = p->start_time;
-    store_machine_set_process(b->node->store, m->pub.id, p->pid, p->start_time, NULL);
+    m->pub.jail_missing = machine_jail_missing(m->machine);
+    store_machine_set_process(b->node->store, m->pub.id, p->pid, p->start_time, m->pub.jail_missing, NULL);
     machine_boot(m->machine, b->shape->template->rootfs_fd, b->disk_fd, on_booting);
 }
 

@@ -69,6 +69,7 @@ static int row_insert(struct node_entry *m, enum store_machine_kind kind, struct
         .memory_mib = m->pub.shape.mem_mib,
         .disk_mib = m->pub.shape.disk_mib,
         .accelerator = m->pub.accelerator == ACCELERATOR_KVM ? STORE_ACCELERATOR_KVM : STORE_ACCELERATOR_TCG,
+        .jail_missing = priv_info(m->node->priv)->missing,
         .created_at_ms = clock_wall_ms(),
     };
     memcpy(row.id, m->pub.id, ID_SIZE);
@@ -81,7 +82,7 @@ static void row_process(struct node_entry *m)
     m->pub.pid = p->pid;
     m->pub.pid_start_time = p->start_time;
     m->pub.jail_missing = machine_jail_missing(m->machine);
-    store_machine_set_process(m->node->store, m->pub.id, p->pid, p->start_time, NULL);
+    store_machine_set_process(m->node->store, m->pub.id, p->pid, p->start_time, m->pub.jail_missing, NULL);
 }
 
 /* ---- the writable disk ---- */

@@ -454,8 +454,11 @@ int launcher_start(struct launcher *l, const struct priv_spawn_request *m, const
         .data_paths = l->paths.data,
     };
     bool fits = qemu_argv_compose(m, &o, plan) && environment_add(l, plan);
+    /* Whoever touches a hole of the template's memory first is charged for the page that fills it in the shared file, and
+     * again for its own copy when that is written: a guest that uses all of its memory can be charged twice for it. */
+    uint64_t guest_mib = m->mode == PRIV_MODE_BOOT ? m->mem_mib : 2 * (uint64_t)m->mem_mib;
     struct cgroup_limits limits = {
-        .memory_bytes = ((uint64_t)m->mem_mib + l->overhead_mib) * MIB,
+        .memory_bytes = (guest_mib + l->overhead_mib) * MIB,
         /* One core more for QEMU's own thread, which serves disk and ports: without it a busy guest would be stopped for
          * the rest of each period by its own output. */
         .cpu_percent = m->vcpus * l->cpu_percent + 100,

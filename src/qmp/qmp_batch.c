@@ -11,13 +11,13 @@ static void on_answer(void *arg, json_t *answer, const struct err *e)
 {
     struct batch *b = arg;
     (void)answer;
-    b->waiting--;
-    if (b->done && (e || b->waiting == 0)) {
+    /* This answer counts until the owner has been told: the owner may close the connection, which answers the rest. */
+    if (b->done && (e || b->waiting == 1)) {
         void (*done)(void *, const struct err *) = b->done;
         b->done = NULL;
         done(b->arg, e);
     }
-    if (b->waiting == 0)
+    if (--b->waiting == 0)
         free(b);
 }
 

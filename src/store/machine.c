@@ -92,13 +92,21 @@ int store_machine_list(struct store *s, struct store_machine_list *ret_list, str
     return 0;
 }
 
-int store_machine_set_process(struct store *s, const char *id, int32_t pid, uint64_t pid_start_time, struct err *e)
+int store_machine_set_process(struct store *s, const char *id, int32_t pid, uint64_t pid_start_time,
+                              uint64_t jail_missing, struct err *e)
 {
-    int r = statement_run(s, "UPDATE machines SET pid = ?, pid_start_time = ? WHERE id = ?",
-                          BINDS(B_INT(pid), B_INT(pid_start_time), B_TEXT(id)), e);
+    _cleanup_store_tx_ struct store_tx tx = {0};
+    int r;
+    if ((r = store_begin(s, &tx, e)) < 0 ||
+        (r = statement_run(s, "UPDATE machines SET pid = ?, pid_start_time = ?, jail_missing = ? WHERE id = ?",
+                           BINDS(B_INT(pid), B_INT(pid_start_time), B_INT(jail_missing), B_TEXT(id)), e)) < 0)
+        return r;
     if (r == 0)
         return err_set(e, ERR_NOT_FOUND, "no machine %s", id);
-    return r < 0 ? r : 0;
+    /* One that was claimed before it was started has its sandbox already. */
+    r = statement_run(s, "UPDATE sandboxes SET pid = ?, pid_start_time = ?, jail_missing = ? WHERE machine_id = ?",
+                      BINDS(B_INT(pid), B_INT(pid_start_time), B_INT(jail_missing), B_TEXT(id)), e);
+    return r < 0 ? r : store_commit(&tx, e);
 }
 
 static int not_free(struct store *s, const char *id, struct err *e)

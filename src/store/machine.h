@@ -45,8 +45,9 @@ void store_machine_list_done(struct store_machine_list *list);
 int store_machine_insert(struct store *s, const struct store_machine *m, struct err *e);
 int store_machine_get(struct store *s, const char *id, struct store_machine **ret_machine, struct err *e);
 int store_machine_list(struct store *s, struct store_machine_list *ret_list, struct err *e); /* all, by slot */
+/* Its process, and what of the jail it lacks; for its sandbox too, if it has one. */
 int store_machine_set_process(struct store *s, const char *id, int32_t pid, uint64_t pid_start_time,
-                              struct err *e);
+                              uint64_t jail_missing, struct err *e);
 /* blank ↔ hot; ERR_STATE when it is claimed. */
 int store_machine_set_kind(struct store *s, const char *id, enum store_machine_kind kind, struct err *e);
 /* One commit: the machine is the sandbox's (also in the sandbox's row, see store_sandbox_set_machine).

@@ -7,6 +7,8 @@
  *   floor rate    QEMU DATA TEMPLATE SHAPE SECONDS K  K at a time, created and killed: clones a second
  *   floor raw     QEMU DATA TEMPLATE SHAPE MIB        bytes straight through the port: MB/s from and to the guest
  *   floor spawn   QEMU DATA TEMPLATE SHAPE N          fork, exec, wait of /bin/true measured in the guest: ms each
+ *   floor hello  QEMU DATA TEMPLATE SHAPE N          one small question to the agent: ms each
+ *   floor exec   QEMU DATA TEMPLATE SHAPE N          /bin/true by the agent's own calls (start, output, exit): ms each
  *   floor pss     QEMU DATA TEMPLATE SHAPE            KiB of one idle clone (proportional set size)
  *   floor idle    QEMU DATA TEMPLATE SHAPE SECONDS    percent of a core that one idle clone takes
  *
@@ -135,8 +137,8 @@ static void clone_start(struct clone *c)
     snprintf(cpus, sizeof(cpus), "%u", vcpus);
     const char *argv[] = {
         qemu, "-L", data, "-M",
-        "microvm,acpi=on,rtc=on,memory-backend=ram,suppress-vmdesc=on,isa-serial=on,auto-kernel-cmdline=on,dump-guest-core=off",
-        "-accel", accel, "-cpu", kvm ? "host" : "max", "-smp", cpus, "-m", memory, "-object", object, "-nodefaults",
+        "microvm,acpi=on,rtc=on,smm=off,memory-backend=ram,suppress-vmdesc=on,dump-guest-core=off",
+        "-accel", accel, "-cpu", kvm ? "host,-svm,-vmx" : "max,-erms,-fsrm,-svm", "-smp", cpus, "-m", memory, "-object", object, "-nodefaults",
         "-no-user-config", "-display", "none", "-chardev", "ringbuf,id=console,size=65536", "-serial", "chardev:console",
         "-chardev", agent_dev, "-chardev", egress_dev, "-device", "virtio-serial-device,id=ports,max_ports=3",
         "-device", "virtserialport,bus=ports.0,chardev=agent,name=space.agent,nr=1",
@@ -323,6 +325,89 @@ static void run_spawn(unsigned n)
     clone_end(&c);
 }
 
+static bool step_done, exec_done;
+static uint64_t exec_started_ns;
+static struct guest_call *exec_call;
+
+static void on_step(void *arg, const struct guest_hello *hello, const struct err *e)
+{
+    (void)arg;
+    (void)hello;
+    if (e)
+        die(e->text);
+    step_done = true;
+}
+
+static void run_hello(unsigned n)
+{
+    struct clone c = {0};
+    clone_up(&c);
+    for (unsigned i = 0; i < n; i++) {
+        uint64_t start = clock_mono_ns();
+        step_done = false;
+        guest_hello(c.guest, on_step, NULL);
+        while (!step_done)
+            uv_run(&loop, UV_RUN_ONCE);
+        printf("%.3f\n", (double)(clock_mono_ns() - start) / 1e6);
+    }
+    clone_end(&c);
+}
+
+static void on_exec_started(void *arg, const struct guest_exec_started *started, const struct err *e)
+{
+    (void)arg;
+    (void)started;
+    if (e)
+        die(e->text);
+    exec_started_ns = clock_mono_ns();
+}
+
+static void on_exec_data(void *arg, enum guest_output stream, uint64_t offset, const uint8_t *bytes, size_t len)
+{
+    (void)arg;
+    (void)stream;
+    (void)offset;
+    (void)bytes;
+    guest_call_consume(exec_call, len);
+}
+
+static void on_exec_exit(void *arg, uint64_t end, const struct guest_exit *x)
+{
+    (void)arg;
+    (void)end;
+    (void)x;
+}
+
+static void on_exec_done(void *arg, const struct err *e)
+{
+    (void)arg;
+    if (e)
+        die(e->text);
+    exec_done = true;
+}
+
+static void run_exec(unsigned n)
+{
+    static const struct guest_output_callbacks callbacks = {
+        .on_data = on_exec_data, .on_exit = on_exec_exit, .done = on_exec_done};
+    static const char *const argv[] = {"/bin/true", NULL};
+    struct clone c = {0};
+    clone_up(&c);
+    for (unsigned i = 0; i < n; i++) {
+        char id[32];
+        snprintf(id, sizeof(id), "exec-%u", i);
+        const struct guest_exec_spec spec = {.argv = argv, .user = "root"};
+        uint64_t start = clock_mono_ns();
+        exec_done = false;
+        guest_exec_start(c.guest, id, &spec, on_exec_started, NULL);
+        exec_call = guest_exec_output(c.guest, id, 0, true, &callbacks, NULL);
+        while (!exec_done)
+            uv_run(&loop, UV_RUN_ONCE);
+        printf("%.3f %.3f\n", (double)(clock_mono_ns() - start) / 1e6, (double)(exec_started_ns - start) / 1e6);
+    }
+    clone_end(&c);
+}
+
 static void run_pss(void)
 {
     struct clone c = {0};
@@ -399,6 +484,10 @@ int main(int argc, char **argv)
         run_raw(n * MIB);
     else if (strcmp(mode, "spawn") == 0)
         run_spawn(n);
+    else if (strcmp(mode, "hello") == 0)
+        run_hello(n);
+    else if (strcmp(mode, "exec") == 0)
+        run_exec(n);
     else if (strcmp(mode, "pss") == 0)
         run_pss();
     else if (strcmp(mode, "idle") == 0)

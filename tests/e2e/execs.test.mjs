@@ -64,7 +64,7 @@ test('output made while nobody reads is kept, and what is dropped is counted', a
   assert.equal(ended.output_bytes, 300000);
   const got = await space.output(sandbox.id, exec.id);
   assert.equal(got.dropped + got.stdout.length, 300000);
-  assert.ok(got.dropped >= 300000 - 65536 - 4096, `dropped ${got.dropped}`);
+  assert.ok(got.dropped >= 300000 - 2 * 65536, `dropped ${got.dropped}`);
 });
 
 test('a slow reader slows the command, and the daemon holds little', async () => {
@@ -78,7 +78,7 @@ test('a slow reader slows the command, and the daemon holds little', async () =>
   // Reads nothing for a while: the command must come to a stop well before its 64 MiB.
   let last = -1;
   await until('the command to stand still', async () => {
-    const state = await space.run(sandbox.id, `grep -h write_bytes\\|wchar /proc/$(pgrep -x head)/io | head -1`);
+    const state = await space.run(sandbox.id, 'grep wchar /proc/$(pgrep -x head)/io');
     const now = state.stdout;
     const still = now === last && /\d/.test(now);
     last = now;

@@ -76,8 +76,8 @@ static int on_close(nghttp2_session *h2, int32_t id, uint32_t code, void *arg AT
     return 0;
 }
 
-static ssize_t on_read(nghttp2_session *h2 ATTR_UNUSED, int32_t id ATTR_UNUSED, uint8_t *to, size_t len, uint32_t *flags,
-                       nghttp2_data_source *source, void *arg ATTR_UNUSED)
+static ssize_t on_read(nghttp2_session *h2 ATTR_UNUSED, int32_t id ATTR_UNUSED, uint8_t *to, size_t len,
+                       uint32_t *flags, nghttp2_data_source *source, void *arg ATTR_UNUSED)
 {
     struct reply *r = source->ptr;
     size_t n = MIN(len, r->send_len);
@@ -216,6 +216,23 @@ static void step(struct client *c, int ms)
     assert_int_equal(nghttp2_session_mem_recv(c->h2, chunk, (size_t)got), got);
 }
 
+/* A guest's agent that has served others before: without their execs. */
+static void forget_execs(struct client *c)
+{
+    struct reply *list = client_callf(c, "GET", AGENT_PATH_EXECS);
+    struct wire_reader reader, inner;
+    struct wire_field f, g;
+    char id[AGENT_EXEC_ID_MAX + 1];
+    wire_reader_init(&reader, buf_data(&list->body), list->body.len);
+    while (wire_next(&reader, &f)) {
+        wire_field_nested(&f, &inner);
+        while (wire_next(&inner, &g))
+            if (g.tag == AGENT_TAG_STATE_ID && wire_field_text(&g, id, sizeof(id)))
+                reply_free(client_callf(c, "DELETE", AGENT_PATH_EXECS "/%s", id));
+    }
+    reply_free(list);
+}
+
 void client_start(struct client *c)
 {
     static int serial;
@@ -227,6 +244,7 @@ void client_start(struct client *c)
         client_connect(c);
         client_prelude(c, (uint8_t)(clock_mono_ns() >> 10), true);
         client_http(c);
+        forget_execs(c);
         return;
     }
     assert_non_null(agent);

@@ -24,7 +24,7 @@ struct reply {
     bool send_end, waiting; /* END_STREAM after `send`; nothing to send at the moment */
     bool discard;           /* count the body in `received`, keep nothing of it */
     uint64_t received;
-    bool hold;              /* take no more from the agent: the window is not given back */
+    bool hold; /* take no more from the agent: the window is not given back */
     LIST_ENTRY(reply) entry;
 };
 

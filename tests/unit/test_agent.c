@@ -28,7 +28,8 @@ static int teardown(void **state ATTR_UNUSED)
     return 0;
 }
 
-/* --- helpers -------------------------------------------------------------------------------------------------------- */
+/* --- helpers --------------------------------------------------------------------------------------------------------
+ */
 
 /* An output stream taken apart. */
 struct output {
@@ -191,12 +192,14 @@ static void assert_has(const struct buf *b, const char *text)
 static void assert_error(struct reply *r, int status, const char *name)
 {
     if (r->status != status || strcmp(r->error, name) != 0)
-        fail_msg("got %d %s: %.*s", r->status, r->error, (int)r->body.len, r->body.len ? (char *)buf_data(&r->body) : "");
+        fail_msg("got %d %s: %.*s", r->status, r->error, (int)r->body.len,
+                 r->body.len ? (char *)buf_data(&r->body) : "");
     assert_true(r->body.len > 0 && r->body.len <= AGENT_ERROR_TEXT_MAX);
     reply_free(r);
 }
 
-/* --- tests ---------------------------------------------------------------------------------------------------------- */
+/* --- tests ----------------------------------------------------------------------------------------------------------
+ */
 
 static void arguments(void **state)
 {
@@ -241,7 +244,8 @@ static void environment_and_folder(void **state)
     static const char *const env[] = {"A=1", "LANG=xx", "PATH=/usr/bin:/bin", NULL};
     struct output o;
     run(*state, "x1",
-        &(struct exec_args){.shell = "echo $A $LANG $PATH; pwd; umask; ulimit -n; trap", .env = env, .cwd = "/usr"}, &o);
+        &(struct exec_args){.shell = "echo $A $LANG $PATH; pwd; umask; ulimit -n; trap", .env = env, .cwd = "/usr"},
+        &o);
     assert_text(&o.out, "1 xx /usr/bin:/bin\n/usr\n0022\n1024\n");
     output_done(&o);
     run_shell(*state, "x2", "cat /proc/self/status; ls /proc/self/fd; echo HOME=$HOME", &o);
@@ -264,13 +268,14 @@ static void other_user(void **state)
     run(*state, "x2", &(struct exec_args){.shell = "id -u; id -g; id -G", .user = "54321"}, &o);
     assert_text(&o.out, "54321\n54321\n54321\n");
     output_done(&o);
-    assert_error(start_reply(*state, "x3", &(struct exec_args){.shell = "true", .user = "nobody-there"}), 404, "not_found");
+    assert_error(start_reply(*state, "x3", &(struct exec_args){.shell = "true", .user = "nobody-there"}), 404,
+                 "not_found");
 }
 
 static void what_cannot_start(void **state)
 {
     static const char *const missing[] = {"/no/such/program", NULL}, *const plain[] = {"no-such-program", NULL},
-                                    *const file[] = {"/etc/passwd", NULL};
+                             *const file[] = {"/etc/passwd", NULL};
     assert_error(start_reply(*state, "x1", &(struct exec_args){.argv = missing}), 404, "not_found");
     assert_error(start_reply(*state, "x1", &(struct exec_args){.argv = plain}), 404, "not_found");
     assert_error(start_reply(*state, "x1", &(struct exec_args){.argv = file}), 403, "forbidden");
@@ -354,9 +359,13 @@ static void terminal(void **state)
 {
     struct output o;
     start(*state, "x1",
-          &(struct exec_args){.shell = "tty >/dev/null && echo is-tty $TERM; stty size; trap 'stty size' WINCH; echo ready; read line; "
-                                       "echo got $line; read line; echo eof",
-                              .tty = true, .want_stdin = true, .rows = 40, .cols = 123});
+          &(struct exec_args){
+              .shell = "tty >/dev/null && echo is-tty $TERM; stty size; trap 'stty size' WINCH; echo ready; read line; "
+                       "echo got $line; read line; echo eof",
+              .tty = true,
+              .want_stdin = true,
+              .rows = 40,
+              .cols = 123});
     struct reply *out = attach(*state, "x1", 0);
     while (!has(&out->body, "ready"))
         client_wait_body(*state, out, out->body.len + 1);
@@ -422,7 +431,8 @@ static void many_at_once(void **state)
 static void attach_again(void **state)
 {
     struct output o, p;
-    start(*state, "x1", &(struct exec_args){.shell = "for i in 1 2 3 4 5 6 7 8; do echo line $i; echo e$i >&2; sleep 0.05; done"});
+    start(*state, "x1",
+          &(struct exec_args){.shell = "for i in 1 2 3 4 5 6 7 8; do echo line $i; echo e$i >&2; sleep 0.05; done"});
     struct reply *first = attach(*state, "x1", 0), *other = attach(*state, "x1", 0);
     client_wait_body(*state, first, 40);
     output_parse(&first->body, 0, &o);
@@ -513,7 +523,8 @@ static void holds_back_for_a_reader(void **state)
 {
     struct output o;
     size_t total = 20u << 20;
-    start(*state, "x1", &(struct exec_args){.shell = "head -c 20971520 /dev/zero | tr '\\0' x; echo done >&2", .buffer = 128 * 1024});
+    start(*state, "x1",
+          &(struct exec_args){.shell = "head -c 20971520 /dev/zero | tr '\\0' x; echo done >&2", .buffer = 128 * 1024});
     struct reply *r = attach(*state, "x1", 0);
     r->hold = true;
     r->body.max = 64u << 20;
@@ -594,7 +605,7 @@ static void deleting(void **state)
     start(*state, "x1", &(struct exec_args){.shell = "echo $$; exec sleep 100"});
     struct reply *out = attach(*state, "x1", 0);
     client_wait_body(*state, out, WIRE_RECORD_HEADER + 2);
-    int pid = atoi((const char *)buf_data(&out->body) + WIRE_RECORD_HEADER);
+    int pid = atoi(buf_cstr(&out->body) + WIRE_RECORD_HEADER);
     struct reply *r = client_callf(*state, "DELETE", AGENT_PATH_EXECS "/x1");
     assert_int_equal(r->status, 200);
     reply_free(r);
@@ -655,11 +666,27 @@ static void bench_and_metrics(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(arguments), CASE(shell_and_kinds), CASE(ended_by_signal), CASE(environment_and_folder), CASE(other_user),
-        CASE(what_cannot_start), CASE(plain_script), CASE(input), CASE(input_is_held_back), CASE(terminal),
-        CASE(many_at_once), CASE(attach_again), CASE(attach_before_the_answer), CASE(without_following), CASE(drops_without_a_reader),
-        CASE(holds_back_for_a_reader), CASE(background_children), CASE(orphans_are_reaped), CASE(times_out),
-        CASE(deleting), CASE(the_oldest_finished_make_room), CASE(bench_and_metrics)};
+    const struct CMUnitTest tests[] = {CASE(arguments),
+                                       CASE(shell_and_kinds),
+                                       CASE(ended_by_signal),
+                                       CASE(environment_and_folder),
+                                       CASE(other_user),
+                                       CASE(what_cannot_start),
+                                       CASE(plain_script),
+                                       CASE(input),
+                                       CASE(input_is_held_back),
+                                       CASE(terminal),
+                                       CASE(many_at_once),
+                                       CASE(attach_again),
+                                       CASE(attach_before_the_answer),
+                                       CASE(without_following),
+                                       CASE(drops_without_a_reader),
+                                       CASE(holds_back_for_a_reader),
+                                       CASE(background_children),
+                                       CASE(orphans_are_reaped),
+                                       CASE(times_out),
+                                       CASE(deleting),
+                                       CASE(the_oldest_finished_make_room),
+                                       CASE(bench_and_metrics)};
     return cmocka_run_group_tests_name("agent", tests, NULL, NULL);
 }

@@ -33,7 +33,8 @@ static int teardown(void **state ATTR_UNUSED)
     return dir_remove_tree(folder, NULL);
 }
 
-/* --- helpers -------------------------------------------------------------------------------------------------------- */
+/* --- helpers --------------------------------------------------------------------------------------------------------
+ */
 
 static void expect(struct reply *r, int status)
 {
@@ -87,7 +88,8 @@ static int entries_in(const char *path)
     return n - 2;
 }
 
-/* --- files ---------------------------------------------------------------------------------------------------------- */
+/* --- files ----------------------------------------------------------------------------------------------------------
+ */
 
 static void put_and_get(void **state)
 {
@@ -287,7 +289,8 @@ static void pages(void **state)
     expect(client_callf(c, "GET", AGENT_PATH_DIR "?path=%s/n00", folder), 404);
 }
 
-/* --- archives ------------------------------------------------------------------------------------------------------- */
+/* --- archives -------------------------------------------------------------------------------------------------------
+ */
 
 static void archive_round_trip(void **state)
 {
@@ -364,7 +367,8 @@ static void archives_stay_inside(void **state)
     }
 }
 
-/* --- watch ---------------------------------------------------------------------------------------------------------- */
+/* --- watch ----------------------------------------------------------------------------------------------------------
+ */
 
 /* Wait until an event of this kind has come; what came before it is passed over. `*from`: where to go on. */
 static void wait_event(struct client *c, struct reply *r, size_t *from, uint64_t type, const char *path, const char *to)
@@ -433,7 +437,8 @@ static void watching(void **state)
     expect(client_callf(c, "GET", AGENT_PATH_WATCH "?path=%s/none", folder), 404);
 }
 
-/* --- tunnels -------------------------------------------------------------------------------------------------------- */
+/* --- tunnels --------------------------------------------------------------------------------------------------------
+ */
 
 static int listen_on(int family, uint16_t *ret_port)
 {
@@ -535,9 +540,18 @@ static void tunnel_of_much(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        CASE(put_and_get), CASE(large_file), CASE(an_upload_given_up_leaves_nothing), CASE(through_links),
-        CASE(as_another_user), CASE(names), CASE(pages), CASE(archive_round_trip), CASE(archives_stay_inside),
-        CASE(watching), CASE(tunnel), CASE(tunnel_to_ipv6), CASE(tunnel_of_much)};
+    const struct CMUnitTest tests[] = {CASE(put_and_get),
+                                       CASE(large_file),
+                                       CASE(an_upload_given_up_leaves_nothing),
+                                       CASE(through_links),
+                                       CASE(as_another_user),
+                                       CASE(names),
+                                       CASE(pages),
+                                       CASE(archive_round_trip),
+                                       CASE(archives_stay_inside),
+                                       CASE(watching),
+                                       CASE(tunnel),
+                                       CASE(tunnel_to_ipv6),
+                                       CASE(tunnel_of_much)};
     return cmocka_run_group_tests_name("agent_files", tests, NULL, NULL);
 }

@@ -147,12 +147,12 @@ static void protocol_errors_end_the_session_alone(void **state)
         const char *frame;
         size_t len;
     } frames[] = {
-        {"\0\0\4\3\0\0\0\0\0xxxx", 13},             /* RST_STREAM of stream 0 */
+        {"\0\0\4\3\0\0\0\0\0xxxx", 13},                 /* RST_STREAM of stream 0 */
         {"\0\0\5\1\4\0\0\0\3\xff\xff\xff\xff\xff", 14}, /* HPACK rubbish */
-        {"\0\0\0\5\0\0\0\0\0", 9},                  /* PUSH_PROMISE from a client */
-        {"\0\0\3\4\0\0\0\0\0abc", 12},              /* SETTINGS of a wrong size */
-        {"\xff\xff\xff\0\0\0\0\0\1", 9},            /* a frame far too long */
-        {"\0\0\0\x77\0\0\0\0\0", 9},                /* a type that does not exist */
+        {"\0\0\0\5\0\0\0\0\0", 9},                      /* PUSH_PROMISE from a client */
+        {"\0\0\3\4\0\0\0\0\0abc", 12},                  /* SETTINGS of a wrong size */
+        {"\xff\xff\xff\0\0\0\0\0\1", 9},                /* a frame far too long */
+        {"\0\0\0\x77\0\0\0\0\0", 9},                    /* a type that does not exist */
     };
     for (size_t i = 0; i < ARRAY_LEN(frames); i++) {
         assert_alive(*state);
@@ -256,10 +256,16 @@ static void malformed_requests(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {CASE(hello), CASE(identity), CASE(garbage_before_the_prelude),
-                                       CASE(new_prelude_at_a_frame_boundary), CASE(new_prelude_in_the_middle_of_a_frame),
-                                       CASE(prelude_twice), CASE(prelude_byte_by_byte),
-                                       CASE(protocol_errors_end_the_session_alone), CASE(execs_outlive_the_session),
-                                       CASE(raw_throughput), CASE(malformed_requests)};
+    const struct CMUnitTest tests[] = {CASE(hello),
+                                       CASE(identity),
+                                       CASE(garbage_before_the_prelude),
+                                       CASE(new_prelude_at_a_frame_boundary),
+                                       CASE(new_prelude_in_the_middle_of_a_frame),
+                                       CASE(prelude_twice),
+                                       CASE(prelude_byte_by_byte),
+                                       CASE(protocol_errors_end_the_session_alone),
+                                       CASE(execs_outlive_the_session),
+                                       CASE(raw_throughput),
+                                       CASE(malformed_requests)};
     return cmocka_run_group_tests_name("agent_session", tests, NULL, NULL);
 }

@@ -52,7 +52,7 @@ static void restore_command_line_is_exact(void **state)
         composed(&m),
         "/qemu/qemu -name space-1879048192-7,debug-threads=off -L /qemu/data0 "
         "-M microvm,acpi=on,rtc=on,smm=off,memory-backend=ram,suppress-vmdesc=on,dump-guest-core=off "
-        "-accel tcg,tb-size=64,thread=multi -cpu max -smp 2 -m 256M "
+        "-accel tcg,tb-size=64,thread=multi -cpu max,-erms,-fsrm,-svm -smp 2 -m 256M "
         "-object memory-backend-file,id=ram,size=256M,mem-path=/proc/self/fd/7,share=off,merge=off,dump=off "
         "-nodefaults -no-user-config -action reboot=shutdown,shutdown=pause -display none "
         "-chardev socket,id=qmp,fd=3,server=on,wait=off -mon chardev=qmp,mode=control "
@@ -72,7 +72,7 @@ static void boot_command_line_has_kernel_and_shared_memory(void **state)
     (void)state;
     struct priv_spawn_request m = request(PRIV_MODE_BOOT, PRIV_ACCEL_KVM);
     const char *text = composed(&m);
-    assert_non_null(strstr(text, "-accel kvm -cpu host "));
+    assert_non_null(strstr(text, "-accel kvm -cpu host,-svm,-vmx "));
     assert_non_null(strstr(text, "share=on"));
     assert_non_null(strstr(text, "-kernel /proc/self/fd/8 -initrd /proc/self/fd/9 -append console=ttyS0 quiet reboot=t "
                                  "panic=-1 mitigations=off tsc=reliable tsc_early_khz=2100000 -sandbox"));

@@ -365,7 +365,7 @@ static void machines_are_claimed_once(void **state)
     refused(ERR_CONFLICT, store_machine_insert(f->store, &m, e)); /* the slot */
     m.slot = 1;
     ok(store_machine_insert(f->store, &m, e));
-    ok(store_machine_set_process(f->store, id, 4711, UINT64_MAX / 2, e));
+    ok(store_machine_set_process(f->store, id, 4711, UINT64_MAX / 2, 5, e));
     ok(store_machine_set_kind(f->store, id, STORE_MACHINE_HOT, e));
     ok(store_machine_claim(f->store, id, first, e));
     refused(ERR_STATE, store_machine_claim(f->store, id, second, e));
@@ -376,8 +376,14 @@ static void machines_are_claimed_once(void **state)
     assert_int_equal(sb->slot, 3);
     assert_int_equal(sb->pid, 4711);
     assert_true(sb->pid_start_time == UINT64_MAX / 2);
-    assert_int_equal(sb->jail_missing, 6);
+    assert_int_equal(sb->jail_missing, 5);
     assert_int_equal(sb->generation, 1);
+    ok(store_machine_set_process(f->store, id, 4712, 9, 7, e)); /* claimed before it was started */
+    store_sandbox_free(steal(sb));
+    ok(store_sandbox_get(f->store, NULL, first, &sb, e));
+    assert_int_equal(sb->pid, 4712);
+    assert_int_equal(sb->jail_missing, 7);
+    refused(ERR_NOT_FOUND, store_machine_set_process(f->store, second, 1, 1, 0, e));
     _cleanup_store_machine_list_ struct store_machine_list list = {0};
     ok(store_machine_list(f->store, &list, e));
     assert_int_equal(list.count, 2);

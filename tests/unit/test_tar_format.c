@@ -63,7 +63,8 @@ static void round_trip(void **state ATTR_UNUSED)
 {
     _cleanup_buf_ struct buf b = BUF_MAX(1 << 20);
     static const uint8_t zeros[2 * TAR_BLOCK];
-    struct tar_entry dir = {.type = TAR_DIRECTORY, .path = "d/", .mode = 01755, .uid = 1000, .gid = 3000000, .mtime = 7};
+    struct tar_entry dir = {
+        .type = TAR_DIRECTORY, .path = "d/", .mode = 01755, .uid = 1000, .gid = 3000000, .mtime = 7};
     struct tar_entry file = {.type = TAR_REGULAR, .mode = 0640, .size = 5, .mtime = -3};
     struct tar_entry link = {.type = TAR_SYMLINK, .path = "d/l"};
     memset(file.path, 'x', 3000);

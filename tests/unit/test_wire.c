@@ -47,10 +47,10 @@ static void refuses_broken(void **state ATTR_UNUSED)
         const char *raw;
         size_t len;
     } cases[] = {
-        {"\0\1\0\0\0", 5},             /* a header cut off */
-        {"\0\1\0\0\0\2x", 7},          /* a value cut off */
-        {"\0\1\xff\xff\xff\xffx", 7},  /* a length beyond everything */
-        {"\0\0\0\0\0\0", 6},           /* tag 0 */
+        {"\0\1\0\0\0", 5},            /* a header cut off */
+        {"\0\1\0\0\0\2x", 7},         /* a value cut off */
+        {"\0\1\xff\xff\xff\xffx", 7}, /* a length beyond everything */
+        {"\0\0\0\0\0\0", 6},          /* tag 0 */
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct wire_reader r;

@@ -10,7 +10,7 @@
 set -euo pipefail
 umask 022
 
-out=$1
+out=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
 agent=$2
 list=$3
 modules=$4

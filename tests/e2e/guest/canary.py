@@ -1,7 +1,7 @@
 """Runs in a guest as root, and searches or fills memory and disk.
 
     canary.py fill HEX MIB        fills MIB of memory and MIB of disk with the canary, and stays until its input ends
-    canary.py search HALF SHA256  prints how often the canary is in memory and on the disk
+    canary.py search HALF SHA256  prints how many pieces of the memory and of the disk have the canary
 
 The searcher must not find itself: it is given the first half of the canary and the digest of the whole."""
 import hashlib
@@ -14,18 +14,13 @@ STEP = 8 << 20
 
 
 def count(pieces, half, digest):
-    found, tail = 0, b""
+    """How many pieces have it. One that lies across two pieces is not seen: there are many more."""
+    found = 0
     for piece in pieces:
-        data = tail + piece
-        at = data.find(half)
-        while at >= 0:
-            whole = data[at:at + 2 * len(half)]
-            if len(whole) == 2 * len(half) and hashlib.sha256(whole).hexdigest() == digest:
-                found += 1
-                if found == 1000:
-                    return found
-            at = data.find(half, at + 1)
-        tail = data[-2 * len(half) + 1:]
+        at = piece.find(half)
+        while at >= 0 and hashlib.sha256(piece[at:at + 2 * len(half)]).hexdigest() != digest:
+            at = piece.find(half, at + 1)
+        found += at >= 0
     return found
 
 
@@ -37,7 +32,6 @@ def memory():
         size, number = struct.unpack_from("<HH", head, 54)
         f.seek(offset)
         headers = f.read(size * number)
-        total = 0
         for i in range(number):
             kind, flags, place, address, physical, length = struct.unpack_from("<IIQQQQ", headers, size * i)
             # The kernel's direct map alone: not its virtual areas (no physical address), not its text.
@@ -48,19 +42,16 @@ def memory():
                 piece = f.read(min(STEP, length))
                 if not piece:
                     break
-                total += len(piece)
                 length -= len(piece)
                 yield piece
-    print("memory read", total >> 20, "MiB", file=sys.stderr)
 
 
 def disk():
-    total = 0
-    with open("/dev/vda", "rb", buffering=0) as f:
-        while piece := f.read(STEP):
-            total += len(piece)
-            yield piece
-    print("disk read", total >> 20, "MiB", file=sys.stderr)
+    """All of the disk, past the page cache."""
+    buffer = mmap.mmap(-1, STEP)
+    f = os.open("/dev/vda", os.O_RDONLY | os.O_DIRECT)
+    while (n := os.readv(f, [buffer])) > 0:
+        yield buffer if n == STEP else buffer[:n]
 
 
 if sys.argv[1] == "fill":
@@ -77,6 +68,4 @@ if sys.argv[1] == "fill":
     sys.stdin.read()
 else:
     half, digest = bytes.fromhex(sys.argv[2]), sys.argv[3]
-    with open("/proc/sys/vm/drop_caches", "w") as f:
-        f.write("3")
     print(count(memory(), half, digest), count(disk(), half, digest))

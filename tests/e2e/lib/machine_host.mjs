@@ -7,12 +7,10 @@ import { root, sleep, until } from './space.mjs';
 /** For measures over a given time, and for nothing else. */
 export const sleepUntil = (time) => sleep(Math.max(0, time - Date.now()));
 
-/** CPU time of a process in clock ticks (hundredths of a second), user and system; null when it is gone. */
-export function cpuTicks(pid) {
-  try {
-    const fields = fs.readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1].split(' ');
-    return Number(fields[11]) + Number(fields[12]);
-  } catch { return null; }
+/** CPU time of all threads of a process in ms. */
+export function cpuMs(pid) {
+  return fs.readdirSync(`/proc/${pid}/task`)
+    .reduce((sum, thread) => sum + Number(fs.readFileSync(`/proc/${pid}/task/${thread}/schedstat`, 'utf8').split(' ')[0]) / 1e6, 0);
 }
 
 export function residentKib(pid) {
@@ -43,7 +41,7 @@ function walk(folder, found, depth = 0) {
 /** Mounts, cgroups, processes of this daemon and its machines that exist now. */
 export function traces(space) {
   const found = [];
-  const ours = (uid) => uid >= space.uidBase && uid < space.uidBase + 4096;
+  const ours = (uid) => uid === space.options.user || (uid >= space.uidBase && uid < space.uidBase + 4096);
   for (const line of fs.readFileSync('/proc/self/mounts', 'utf8').split('\n'))
     if (line.includes(path.dirname(space.state))) found.push(`mount ${line}`);
   walk('/sys/fs/cgroup', (full, name) => { if (/^\d+$/.test(name) && ours(Number(name)) && /\/space\//.test(full)) found.push(`cgroup ${full}`); });

@@ -3,6 +3,7 @@
 //   SPACE_TEST_STATE   the folder that prepare.mjs made (a state folder with the template `base`)
 //   SPACE_BUILD        the build folder (default: build/ of this tree)
 //   SPACE_TEST_LOGS    where logs of daemons are kept (default: a folder under the system's temporary one)
+//   SPACE_TEST_WRAP    what the daemon is started with, for debugging: "valgrind -q"
 //   TEST_BUILD, TEST_QEMU, TEST_QEMU_DATA, TEST_TMP: as tools/check.py gives them
 import { spawn, execFileSync } from 'node:child_process';
 import crypto from 'node:crypto';
@@ -104,7 +105,7 @@ export async function* events(base, key, target, { headers = {}, signal } = {}) 
 let ranges = 0;
 
 export class Space {
-  /** options: config { key: value }, bare (no copy of the prepared state). */
+  /** options: config { key: value }, bare (no copy of the prepared state), user (a uid: the daemon runs without root). */
   static async start(options = {}) {
     const space = new Space(options);
     space.makeState();
@@ -129,7 +130,8 @@ export class Space {
       if (!prepared) throw new Error('SPACE_TEST_STATE is not set (see tests/e2e/prepare.mjs)');
       execFileSync('cp', ['-a', '--sparse=always', '--reflink=auto', `${prepared}/templates`, `${prepared}/space.db`, this.state]);
     }
-    if (isRoot) execFileSync('chown', ['-R', `${this.uidBase}:${this.uidBase}`, this.state]);
+    const owner = this.options.user ?? this.uidBase;
+    if (isRoot) execFileSync('chown', ['-R', `${owner}:${owner}`, this.state]);
   }
 
   /** Options of spaced. */
@@ -138,15 +140,17 @@ export class Space {
     const qemu = process.env.SPACE_TEST_QEMU ?? process.env.TEST_QEMU, data = process.env.SPACE_TEST_QEMU_DATA ?? process.env.TEST_QEMU_DATA;
     if (qemu) config.qemu_path ??= qemu;
     if (data) config.qemu_data ??= data;
-    if (isRoot) config.uid_base ??= this.uidBase;
+    config.uid_base ??= this.uidBase; // without root too: machines carry it in their name
     return ['--state-dir', this.state, ...Object.entries(config).flatMap(([key, value]) => ['--set', `${key}=${value}`])];
   }
 
-  async launch({ wait = true, wrap = [] } = {}) {
+  async launch({ wait = true, wrap = process.env.SPACE_TEST_WRAP?.split(' ') ?? [] } = {}) {
     fs.rmSync(path.join(this.state, 'url'), { force: true });
     const out = fs.openSync(this.logPath, 'a');
-    const argv = [...wrap, path.join(build, 'src/bin/spaced'), ...this.argv()];
+    const user = this.options.user ? ['setpriv', '--reuid', this.options.user, '--regid', this.options.user, '--clear-groups', '--'].map(String) : [];
+    const argv = [...user, ...wrap, path.join(build, 'src/bin/spaced'), ...this.argv()];
     const env = Object.fromEntries(Object.entries(process.env).filter(([key]) => !key.startsWith('SPACE_')));
+    if (this.options.user) Object.assign(env, { HOME: path.dirname(this.state), USER: 'nobody', LOGNAME: 'nobody' });
     this.child = spawn(argv[0], argv.slice(1), { stdio: ['ignore', out, out], env });
     fs.closeSync(out);
     const child = this.child;
@@ -205,7 +209,22 @@ export class Space {
     return answer.json;
   }
 
-  async create(body = {}) { return (await this.api('POST', '/v1/sandboxes?wait=60s', body)).sandbox; }
+  /** A running sandbox, however long it takes (the first use of a shape can take a minute). */
+  async create(body = {}) {
+    const { sandbox, operation } = await this.api('POST', '/v1/sandboxes?wait=60s', body);
+    return sandbox.state === 'creating' ? this.finished(operation) : sandbox;
+  }
+
+  /** The sandbox that an operation was about, when the operation has ended well. */
+  async finished({ id }) {
+    const operation = await until(`operation ${id}`, async () => {
+      const now = await this.api('GET', `/v1/operations/${id}?wait=30s`);
+      return now.ended_at && now;
+    }, 300000);
+    if (operation.state !== 'succeeded') throw new Error(JSON.stringify(operation));
+    return this.get(operation.target.id);
+  }
+
   get(id) { return this.api('GET', `/v1/sandboxes/${id}`); }
   async remove(id) { return (await this.api('DELETE', `/v1/sandboxes/${id}?wait=60s`)).sandbox; }
   run(id, body) { return this.api('POST', `/v1/sandboxes/${id}/run`, typeof body === 'string' ? { shell: body } : body); }
@@ -231,11 +250,9 @@ export class Space {
       if (!/^\d+$/.test(name)) continue;
       try {
         const status = fs.readFileSync(`/proc/${name}/status`, 'utf8');
-        const uid = Number(/^Uid:\s+(\d+)/m.exec(status)[1]);
-        const command = fs.readFileSync(`/proc/${name}/comm`, 'utf8').trim();
-        if (!/^qemu/.test(command) || /^State:\s+Z/m.test(status)) continue;
-        if (isRoot ? uid > this.uidBase && uid < this.uidBase + 4096
-          : fs.readFileSync(`/proc/${name}/environ`, 'utf8').includes(this.state)) pids.push(Number(name));
+        const command = fs.readFileSync(`/proc/${name}/cmdline`, 'utf8').split('\0');
+        if (/^State:\s+Z/m.test(status) || !/qemu/.test(command[0])) continue;
+        if (command.some((word) => word.startsWith(`space-${this.uidBase}-`))) pids.push(Number(name));
       } catch { /* gone meanwhile */ }
     }
     return pids;
@@ -251,7 +268,7 @@ export function websocket(base, target, headers = {}) {
   const ws = { socket, frames: [], closed: null, status: 0, waiters: [] };
   let rest = Buffer.alloc(0), open = false;
   const wake = () => { for (const w of ws.waiters.splice(0)) w(); };
-  socket.write(`GET ${url.pathname}${url.search} HTTP/1.1\r\nHost: ${url.host}\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n`
+  socket.write(`GET ${url.pathname}${url.search} HTTP/1.1\r\n${headers.Host ? '' : `Host: ${url.host}\r\n`}Connection: Upgrade\r\nUpgrade: websocket\r\n`
     + `Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: ${key}\r\n${Object.entries(headers).map(([k, v]) => `${k}: ${v}\r\n`).join('')}\r\n`);
   socket.on('error', () => {});
   socket.on('close', () => { ws.closed ??= 1006; wake(); });

@@ -4,7 +4,7 @@ import { execFileSync } from 'node:child_process';
 import fs from 'node:fs';
 import path from 'node:path';
 import { after, before, test } from 'node:test';
-import { Space, isRoot, sleep, until } from './lib/space.mjs';
+import { Space, isRoot, sleep, until } from '../e2e/lib/space.mjs';
 
 let space;
 before(async () => { space = await Space.start({ config: { pool_hot: 0, pool_blank: 0 } }); });

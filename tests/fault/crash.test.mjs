@@ -3,8 +3,8 @@
 import assert from 'node:assert/strict';
 import crypto from 'node:crypto';
 import { after, before, test } from 'node:test';
-import { Space, sleep, until } from './lib/space.mjs';
-import { assertLegal, history, query, traces } from './lib/host.mjs';
+import { Space, sleep, until } from '../e2e/lib/space.mjs';
+import { assertLegal, history, query, traces } from '../e2e/lib/host.mjs';
 
 const kills = Number(process.env.SPACE_TEST_KILLS ?? 300);
 const workers = Number(process.env.SPACE_TEST_WORKERS ?? 4);
@@ -24,8 +24,14 @@ const known = new Map();
 let storming = true;
 
 /** One call; null when the daemon died under it: then nothing is known. */
+const told = {};
 async function call(method, target, options) {
-  try { return await space.call(method, target, { timeoutMs: 20000, ...options }); } catch { await sleep(30); return null; }
+  try {
+    const answer = await space.call(method, target, { timeoutMs: 20000, ...options });
+    const what = `${method} ${target.replace(/\/[sx][a-z2-7]{20}/g, '/…').replace(/\?.*/, '')} ${answer.status}`;
+    told[what] = (told[what] ?? 0) + 1;
+    return answer;
+  } catch { await sleep(30); return null; }
 }
 
 async function worker() {
@@ -46,7 +52,7 @@ async function worker() {
       }
       await sleep(20);
     }
-    for (let i = 0; storming && i < 3 + roll(4); i++) {
+    for (let i = 0; storming && i < 6 + roll(6); i++) {
       const what = roll(6);
       if (what < 3) {
         const made = await call('POST', `/v1/sandboxes/${id}/execs`, { body: { shell: script } });
@@ -81,7 +87,8 @@ test(`${kills} kills`, { timeout: 1800000 }, async (t) => {
   const storm = Array.from({ length: workers }, worker);
   const crashes = Promise.all(storm);
   for (let i = 0; i < kills; i++) {
-    await Promise.race([sleep(roll(400)), crashes]);
+    // Half of them soon after the start, half with time for whole lives of sandboxes.
+    await Promise.race([sleep(roll(2) ? roll(200) : roll(1500)), crashes]);
     await space.kill9();
     // Every so often it dies while it is still putting things in order.
     await space.launch({ wait: roll(4) !== 0 });
@@ -117,6 +124,7 @@ test(`${kills} kills`, { timeout: 1800000 }, async (t) => {
   await space.run(lasting.id, 'touch /tmp/stop');
   const counted = (await space.output(lasting.id, counter.id)).stdout.toString().trimEnd().split('\n');
   assert.deepEqual(counted, Array.from({ length: counted.length }, (_, i) => String(i + 1)));
+  t.diagnostic(JSON.stringify(told));
   t.diagnostic(`${known.size} sandboxes, ${complete} commands complete, one counted to ${counted.length} through all of it`);
   assert.ok(counted.length > kills / 4);
 
