@@ -478,7 +478,14 @@ describe('templates', () => {
     assert.equal(items.length, 1);
     const { digest } = items[0];
     assert.deepEqual(items[0].tags, ['base']);
-    assert.equal((await ask('getTemplate', 200, 'GET', '/v1/templates/base')).digest, digest);
+    const whole = await ask('getTemplate', 200, 'GET', '/v1/templates/base');
+    assert.equal(whole.digest, digest);
+    assert.match(whole.kernel, /^\d+\.\d+/);
+    assert.match(whole.agent_sha256, /^[0-9a-f]{64}$/);
+    assert.ok(whole.packages.some((p) => p.name === 'bash' && p.version));
+    assert.equal(items[0].packages, undefined);
+    assert.deepEqual(whole.checkpoints.map((c) => c.shape), [whole.default_shape]);
+    assert.ok(whole.checkpoints[0].qemu_version);
     await ask('getTemplate', 404, 'GET', '/v1/templates/other');
     contract.check('getTemplateLog', await space.call('GET', `/v1/templates/${digest}/log`), 200);
     assert.deepEqual((await ask('setTemplateTag', 200, 'PUT', `/v1/templates/${digest}/tags/other`)).tags.sort(), ['base', 'other']);
@@ -492,6 +499,10 @@ describe('templates', () => {
     const ended = await ask('getOperation', 200, 'GET', `/v1/operations/${operation.id}?wait=30s`);
     assert.equal(ended.state, 'failed');
     assert.equal(ended.target.id, null);
+    const refused = await ask('importTemplate', 404, 'POST', '/v1/templates?wait=30s', { body: { incoming: `nosuch.${'x'.repeat(73)}` } });
+    assert.ok(refused.operation_id);
+    assert.match(space.log(), new RegExp(`operation failed.*${refused.operation_id}.*template.import`));
+    await ask('importTemplate', 400, 'POST', '/v1/templates', { body: { incoming: 'x'.repeat(81) } });
   });
 });
 
@@ -499,6 +510,7 @@ describe('keys and projects', () => {
   test('made, listed, used, revoked; scopes hold', async () => {
     const { key, secret } = await ask('createKey', 201, 'POST', '/v1/keys', { body: { name: 'ci', scopes: ['sandboxes:read', 'keys'] } });
     assert.deepEqual(key.scopes.sort(), ['keys', 'sandboxes:read']);
+    assert.equal(key.prefix, secret.slice(0, 13));
     assert.equal((await ask('getKey', 200, 'GET', `/v1/keys/${key.id}`)).name, 'ci');
     await ask('listSandboxes', 200, 'GET', '/v1/sandboxes', { key: secret });
     await ask('createSandbox', 403, 'POST', '/v1/sandboxes', { key: secret, body: {} });
