@@ -46,7 +46,8 @@ test('--stop-machines ends what a killed daemon has left', async () => {
   const { id } = await space.create({ timeout: '1h' });
   await space.kill9();
   await until('the machine to run on', () => space.machines().length > 0, 2000);
-  execFileSync(path.join(build, 'src/bin/spaced'), [...space.argv(), '--stop-machines'], { stdio: 'pipe', timeout: 60000 });
+  execFileSync(path.join(build, 'src/bin/spaced'), [...space.argv(), '--stop-machines'], { stdio: 'pipe', timeout: 60000,
+    env: { PATH: process.env.PATH, HOME: process.env.HOME } });
   assertNothingLeft();
   await space.launch();
   const now = await space.get(id);
