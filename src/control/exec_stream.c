@@ -8,6 +8,7 @@
 #include "control/sandbox.h"
 #include "control/waiter.h"
 
+#define EARLY_STREAMS_MAX 32 /* with more calls to the guest under way a round trip is not worth a second call */
 #define EARLY_MAX (2 * MIB) /* above the window of a stream, with the records' heads */
 
 struct early {
@@ -204,7 +205,8 @@ static void early_begin(struct exec_stream *s)
     struct live *l;
     struct exec_live *x = find(s, &l);
     struct guest *g = sandbox_guest(s->control, s->project_id[0] ? s->project_id : NULL, s->sandbox_id, NULL);
-    if (!x || x->phase != EXEC_STARTING || !g || s->from > 0 || !s->follow)
+    if (!x || x->phase != EXEC_STARTING || !g || s->from > 0 || !s->follow ||
+        channel_stream_count(guest_channel(g)) > EARLY_STREAMS_MAX)
         return;
     s->early = NEW(struct early);
     buf_init(&s->early->data, EARLY_MAX);

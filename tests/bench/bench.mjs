@@ -152,10 +152,12 @@ async function creates(n, want) {
 }
 
 async function main() {
-  fs.mkdirSync(path.join(state, 'incoming'), { recursive: true });
-  spawnSync('cp', ['-r', '--sparse=always', options.incoming, path.join(state, 'incoming', 'base')]);
+  fs.mkdirSync(state, { recursive: true });
   say('preparing the template');
   await start({ pool_hot: 0, pool_blank: 0 });
+  const incoming = path.join(state, 'incoming', 'base');
+  spawnSync('cp', ['-r', '--sparse=always', options.incoming, incoming]);
+  spawnSync('chown', ['-R', '--reference', state, incoming]); // the daemon is not root
   const imported = await call('POST', '/v1/templates', { body: { incoming: 'base', tag: 'base' }, headers: { prefer: 'wait=60' } });
   for (let op = imported.operation ?? imported; !['succeeded', 'failed'].includes(op.state);) {
     op = await call('GET', `/v1/operations/${op.id}?wait=30s`);
