@@ -19,7 +19,7 @@
 #define LIMIT_READ_CHUNK (64 * 1024)
 #define LIMIT_READ_ROUND (256 * 1024)  /* from one pipe before other events get their turn */
 #define LIMIT_PIPE_BYTES (1024 * 1024) /* of a pipe that proved busy */
-#define LIMIT_GATHER_BYTES (32 * 1024) /* read within a millisecond: output is gathered for LIMIT_GATHER_MS */
+#define LIMIT_GATHER_BYTES (4 * 1024)  /* read within a millisecond: output is gathered for LIMIT_GATHER_MS */
 #define LIMIT_GATHER_MS 1
 #define LIMIT_OUTPUT_RUNS (64 * 1024) /* changes between stdout and stderr that one log remembers */
 #define LIMIT_READERS 16              /* attached to one exec */
