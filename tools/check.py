@@ -316,7 +316,7 @@ SUITES = [
     Suite("fuzz", fuzz_targets, parse_exit, 120, build=BUILD + "-fuzz"),
     Suite("vm", lambda: meson_tests(BUILD, "vm"), parse_cmocka, 600, needs=("qemu", "template")),
     Suite("e2e", lambda: node_tests("e2e"), parse_tap, 900, needs=("qemu", "template")),
-    Suite("fault", lambda: node_tests("fault"), parse_tap, 1200, needs=("qemu", "template")),
+    Suite("fault", lambda: node_tests("fault"), parse_tap, 1800, needs=("qemu", "template")),
 ]
 
 
