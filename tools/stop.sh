@@ -37,7 +37,7 @@ left() {
             if [[ $uid =~ ^[0-9]+$ ]] && [ "$uid" -ge $first ] && [ "$uid" -le $last ]; then echo "cgroup $folder"; fi
         done
     fi
-    find "$state/machines" "$state/sandboxes" -mindepth 1 -maxdepth 1 2> /dev/null | sed 's/^/folder /'
+    { find "$state/machines" "$state/sandboxes" -mindepth 1 -maxdepth 1 2> /dev/null || true; } | sed 's/^/folder /'
 }
 
 if pid=$(daemon_pid); then
