@@ -1,10 +1,12 @@
 /* What the files of src/node share. Nothing outside of this folder includes it.
  *
- *   node.c        life of the node, look-ups, stats            node_machine.c   one machine's way from nothing to ready
- *   node_claim.c  claims: who gets which machine               node_pool.c      how many machines are kept ready
- *   node_shape.c  template shapes: load, verify                node_build.c     boot, warm up, freeze
- *   node_import.c incoming folders to templates                node_reconcile.c an earlier life's leftovers
- *   node_console.c consoles, also of machines that were lost */
+ *   node.c           life of the node, look-ups, stats      node_machine.c   one machine's way from nothing to ready
+ *   node_claim.c     claims: who gets which machine         node_identity.c  who it is
+ *   node_pool.c      how many machines are kept ready       node_watch.c     heartbeat, pause and resume
+ *   node_shape.c     template shapes: load, verify          node_end.c       its end
+ *   node_build.c     boot, warm up, freeze                  node_console.c   consoles, also of machines that were lost
+ *   node_import.c    incoming folders to templates          node_reconcile.c an earlier life's leftovers
+ *   node_programs.c  where QEMU and the helpers lie */
 #ifndef SPACE_NODE_NODE_INTERNAL_H
 #define SPACE_NODE_NODE_INTERNAL_H
 
@@ -161,16 +163,28 @@ void node_defer(struct node *n, void (*call)(void *arg), void *arg); /* from the
 void entry_prepare_for(struct node_entry *m, struct claim *c); /* bind and go on from where it is */
 struct node_entry *entry_start(struct shape_entry *s, bool hot, struct err *e);
 struct node_entry *entry_new(struct node *n, const struct shape *shape, const char *digest, struct err *e);
-void entry_lost(struct node_entry *m, const char *reason);
-void entry_remove(struct node_entry *m, node_done_cb cb, void *arg);
-void entry_watch(struct node_entry *m); /* heartbeat of a claimed or hot machine */
-void entry_guest_lost(void *arg, struct machine *machine, const struct err *e);
-void entry_machine_ended(void *arg, struct machine *machine, const char *reason);
+char *entry_sandbox_folder(const struct node_entry *m); /* the caller's */
 int32_t slot_take(struct node *n); /* -1: none free */
 
 /* node_console.c */
 void console_keep(struct node *n, const char *sandbox_id, const struct buf *seen);
 void consoles_free(struct node *n);
+
+/* node_identity.c */
+void identity_take(struct node_entry *m); /* made new for the claim that the machine is bound to, or for the pool */
+int identity_save(struct node_entry *m, struct err *e);
+bool identity_load(struct node_entry *m);
+void identity_send(struct node_entry *m, guest_identity_cb *done); /* with entropy and the time; sets m->call */
+void identity_free(struct node_entry *m);
+
+/* node_watch.c (also node_pause, node_resume) */
+void entry_watch(struct node_entry *m); /* heartbeat of a claimed or hot machine */
+void entry_guest_lost(void *arg, struct machine *machine, const struct err *e);
+
+/* node_end.c */
+void entry_remove(struct node_entry *m, node_done_cb cb, void *arg);
+void entry_lost(struct node_entry *m, const char *reason);
+void entry_machine_ended(void *arg, struct machine *machine, const char *reason);
 
 /* node_claim.c */
 void claim_finish(struct claim *c, struct node_entry *m, const struct err *e); /* frees it */
