@@ -3,51 +3,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 
-#include "base/clock.h"
 #include "base/file.h"
 #include "base/str.h"
 #include "machine/machine_block.h"
+#include "machine/machine_internal.h"
 #include "qmp/qmp_batch.h"
 
-struct machine {
-    struct machine_context context;
-    char id[ID_SIZE];
-    char *folder;
-    enum machine_state state;
-    struct priv_machine process;
-    uint32_t jail_missing;
-    bool spawn_pending; /* space-priv has not answered: memory must stay */
-    bool exited;        /* the process is gone */
-    bool freeing;
-    bool detached;      /* freed without ending the process */
-    struct qmp *qmp;
-    struct guest *guest;
-    bool guest_closing;
-    machine_done_cb guest_closed;
-    machine_ended_cb ended;
-    void *arg;
-    machine_done_cb step; /* of the step under way */
-    uv_timer_t timer;     /* deadline of SPAWNING and LOADING, retry of the first connection, kill after EOF */
-    bool timer_open;
-    uint64_t spawn_deadline_ms;
-    int state_pipe; /* read end that QEMU gets by getfd */
-    struct buf console;
-    bool console_read;
-    char shutdown_reason[64];
-    void (*freed)(void *arg);
-    void *freed_arg;
-};
-
-#define RETRY_MS 2
 #define EXIT_GRACE_MS 2000
 
 /* ---- ending ---- */
 
-static void machine_release(struct machine *m)
+void machine_release(struct machine *m)
 {
     if (m->spawn_pending || m->guest || m->timer_open || !(m->exited || m->detached))
         return;
@@ -62,7 +29,7 @@ static void machine_release(struct machine *m)
     free(m);
 }
 
-static void step_done(struct machine *m, const struct err *e)
+void step_done(struct machine *m, const struct err *e)
 {
     machine_done_cb step = m->step;
     m->step = NULL;
@@ -71,7 +38,7 @@ static void step_done(struct machine *m, const struct err *e)
 }
 
 /* The machine cannot go on. Tells the step under way first, then the owner. */
-static void machine_end(struct machine *m, const char *reason)
+void machine_end(struct machine *m, const char *reason)
 {
     if (m->state == MACHINE_ENDED)
         return;
@@ -100,7 +67,7 @@ static void on_killed(void *arg, int code, const struct err *e)
     (void)e;
 }
 
-static void process_kill(struct machine *m)
+void machine_kill(struct machine *m)
 {
     if (m->process.pid > 0 && !m->exited)
         priv_kill(m->context.priv, &m->process, on_killed, NULL);
@@ -193,7 +160,7 @@ static void machine_leave(struct machine *m, bool detach, void (*freed)(void *ar
     if (m->guest && !m->guest_closing)
         guest_close(m->guest);
     if (!detach)
-        process_kill(m);
+        machine_kill(m);
     if (m->timer_open)
         uv_close((uv_handle_t *)&m->timer, on_timer_closed);
     else
@@ -227,19 +194,19 @@ static bool step_begin(struct machine *m, enum machine_state needed, machine_don
     return true;
 }
 
-static void on_timeout(uv_timer_t *timer)
+void machine_on_timeout(uv_timer_t *timer)
 {
     struct machine *m = timer->data;
-    process_kill(m);
+    machine_kill(m);
     machine_end(m, m->state == MACHINE_SPAWNING ? "the machine's process did not answer in time after its start"
                                                 : "the machine did not finish loading in time");
 }
 
-static void step_failed(struct machine *m, const struct err *e)
+void step_failed(struct machine *m, const struct err *e)
 {
     char reason[400];
     snprintf(reason, sizeof(reason), "%.390s", e->text);
-    process_kill(m);
+    machine_kill(m);
     machine_end(m, reason);
 }
 
@@ -300,7 +267,7 @@ static void on_batch_loading(void *arg, const struct err *e)
 static void load_begin(struct machine *m)
 {
     m->state = MACHINE_LOADING;
-    uv_timer_start(&m->timer, on_timeout, m->context.load_timeout_ms, 0);
+    uv_timer_start(&m->timer, machine_on_timeout, m->context.load_timeout_ms, 0);
 }
 
 void machine_restore(struct machine *m, int overlay_fd, machine_done_cb done)
@@ -406,89 +373,9 @@ void machine_resume(struct machine *m, machine_done_cb done)
     qmp_batch(m->qmp, steps, 1, on_resumed, m);
 }
 
-/* ---- console ---- */
-
-struct console_read {
-    struct machine *m;
-    void (*done)(void *arg, const void *data, size_t len, const struct err *e);
-    void *arg;
-};
-
-static void on_console(void *arg, json_t *answer, const struct err *e)
-{
-    _cleanup_free_ struct console_read *read = arg;
-    struct machine *m = read->m;
-    struct err bad = {0};
-    if (e) {
-        read->done(read->arg, NULL, 0, e);
-        return;
-    }
-    const char *text = json_string_value(answer);
-    size_t len = text ? strlen(text) : 0;
-    _cleanup_free_ uint8_t *data = xmalloc(len + 4);
-    ssize_t got = text ? base64_decode(text, len, data) : -1;
-    if (got < 0) {
-        err_set(&bad, ERR_PROTOCOL, "qemu gave a console that cannot be read");
-        read->done(read->arg, NULL, 0, &bad);
-        return;
-    }
-    /* Reading takes the bytes out of QEMU's ring: keep them here, at most as many as the ring holds. */
-    if (m->console.len + (size_t)got > MACHINE_CONSOLE_MAX)
-        buf_consume(&m->console, m->console.len + (size_t)got - MACHINE_CONSOLE_MAX);
-    buf_put(&m->console, data, (size_t)got);
-    m->console_read = true;
-    read->done(read->arg, buf_data(&m->console), m->console.len, NULL);
-}
-
-void machine_console(struct machine *m, void (*done)(void *arg, const void *data, size_t len, const struct err *e),
-                     void *arg)
-{
-    struct console_read *read = NEW(struct console_read);
-    *read = (struct console_read){.m = m, .done = done, .arg = arg};
-    if (!m->qmp) {
-        struct err e = {0};
-        err_set(&e, ERR_STATE, "the machine does not answer yet");
-        on_console(read, NULL, &e);
-        return;
-    }
-    qmp_command(m->qmp, "ringbuf-read",
-                json_pack("{s:s, s:i, s:s}", "device", "console", "size", (int)MACHINE_CONSOLE_MAX, "format", "base64"), -1,
-                0, on_console, read);
-}
-
-const struct buf *machine_console_seen(const struct machine *m)
-{
-    return m->console_read ? &m->console : NULL;
-}
-
-/* The guest has ended itself (reset after a panic, or power off): QEMU stands paused so that the console's last words
- * can be read. */
-static void on_last_words(void *arg, const void *data, size_t len, const struct err *e)
-{
-    struct machine *m = arg;
-    char reason[300] = "the guest shut itself down";
-    static const char mark[] = "Kernel panic - not syncing: ";
-    const char *at = e || !len ? NULL : memmem(data, len, mark, sizeof(mark) - 1);
-    if (m->freeing || m->state == MACHINE_ENDED)
-        return;
-    if (at) {
-        at += sizeof(mark) - 1;
-        size_t rest = (size_t)((const char *)data + len - at), n = 0;
-        while (n < rest && n < 120 && at[n] != '\n' && at[n] != '\r')
-            n++;
-        _cleanup_buf_ struct buf safe = BUF_MAX(2000);
-        text_escape(&safe, at, n);
-        snprintf(reason, sizeof(reason), "the guest kernel panicked: %.200s", buf_cstr(&safe));
-    } else if (strcmp(m->shutdown_reason, "guest-reset") == 0) {
-        snprintf(reason, sizeof(reason), "the guest restarted itself");
-    }
-    process_kill(m);
-    machine_end(m, reason);
-}
-
 /* ---- control connection ---- */
 
-static void on_qmp_event(void *arg, const char *name, json_t *data)
+void machine_on_event(void *arg, const char *name, json_t *data)
 {
     struct machine *m = arg;
     if (m->freeing)
@@ -500,7 +387,7 @@ static void on_qmp_event(void *arg, const char *name, json_t *data)
     } else if (str_eq(name, "SHUTDOWN") && m->state != MACHINE_ENDED) {
         const char *reason = json_string_value(json_object_get(data, "reason"));
         snprintf(m->shutdown_reason, sizeof(m->shutdown_reason), "%.40s", reason ? reason : "shutdown");
-        machine_console(m, on_last_words, m);
+        machine_last_words(m);
     }
 }
 
@@ -508,11 +395,11 @@ static void on_qmp_event(void *arg, const char *name, json_t *data)
 static void on_exit_grace(uv_timer_t *timer)
 {
     struct machine *m = timer->data;
-    process_kill(m);
+    machine_kill(m);
     machine_end(m, "the machine's control connection broke");
 }
 
-static void on_qmp_close(void *arg, const struct err *e)
+void machine_on_qmp_close(void *arg, const struct err *e)
 {
     struct machine *m = arg;
     if (m->freeing || m->state == MACHINE_ENDED)
@@ -522,197 +409,6 @@ static void on_qmp_close(void *arg, const struct err *e)
         return;
     }
     uv_timer_start(&m->timer, on_exit_grace, EXIT_GRACE_MS, 0);
-}
-
-static void on_qmp_ready(void *arg)
-{
-    struct machine *m = arg;
-    if (m->freeing || m->state != MACHINE_SPAWNING)
-        return;
-    uv_timer_stop(&m->timer);
-    m->state = MACHINE_BLANK;
-    step_done(m, NULL);
-}
-
-static const struct qmp_callbacks spawn_callbacks = {
-    .on_ready = on_qmp_ready, .on_event = on_qmp_event, .on_close = on_qmp_close};
-
-static int qmp_connect(struct machine *m, const struct qmp_callbacks *callbacks, struct err *e)
-{
-    _cleanup_free_ char *path = xasprintf("%s/qmp", m->folder);
-    return qmp_open(m->context.loop, path, callbacks, m, &m->qmp, e);
-}
-
-/* ---- start ---- */
-
-static void on_spawned(void *arg, int code, const struct priv_spawn_result *result, const struct err *e)
-{
-    struct machine *m = arg;
-    m->spawn_pending = false;
-    if (code < 0) {
-        m->exited = true;
-        if (m->freeing) {
-            machine_release(m);
-            return;
-        }
-        machine_end(m, e->text);
-        return;
-    }
-    close(result->pidfd); /* the exit comes from space-priv */
-    m->process = result->machine;
-    m->jail_missing = result->missing;
-    if (m->freeing) {
-        process_kill(m);
-        return;
-    }
-    /* The sockets were listening before QEMU was started: the connection waits in the backlog until QEMU takes it. */
-    struct err connect_error = {0};
-    if (qmp_connect(m, &spawn_callbacks, &connect_error) < 0)
-        step_failed(m, &connect_error);
-}
-
-static int listener_make(const char *folder, const char *name, int *ret_fd, struct err *e)
-{
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if ((size_t)snprintf(address.sun_path, sizeof(address.sun_path), "%s/%s", folder, name) >= sizeof(address.sun_path))
-        return err_set(e, ERR_INVALID, "the state folder's path is too long for sockets (%zu bytes, at most %zu)",
-                       strlen(folder), sizeof(address.sun_path) - 8);
-    _cleanup_close_ int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0)
-        return err_errno(e, ERR_SYSTEM, errno, "make a socket");
-    if (bind(fd, (struct sockaddr *)&address, sizeof(address)) < 0 || listen(fd, 2) < 0)
-        return err_errno(e, ERR_SYSTEM, errno, "listen on the machine's socket \"%s\"", name);
-    *ret_fd = steal_fd(&fd);
-    return 0;
-}
-
-static struct machine *machine_alloc(const struct machine_context *context, const char *id, machine_ended_cb ended,
-                                     machine_done_cb done, void *arg)
-{
-    struct machine *m = NEW(struct machine);
-    m->context = *context;
-    if (!m->context.spawn_timeout_ms)
-        m->context.spawn_timeout_ms = 15000;
-    if (!m->context.load_timeout_ms)
-        m->context.load_timeout_ms = 10000;
-    snprintf(m->id, sizeof(m->id), "%s", id);
-    m->folder = xasprintf("%s/%s", context->folder_base, id);
-    m->state_pipe = -1;
-    m->ended = ended;
-    m->step = done;
-    m->arg = arg;
-    buf_init(&m->console, 2 * MACHINE_CONSOLE_MAX);
-    return m;
-}
-
-int machine_new(const struct machine_context *context, const struct machine_plan *plan, machine_ended_cb ended,
-                machine_done_cb done, void *arg, struct machine **ret_machine, struct err *e)
-{
-    struct machine *m = machine_alloc(context, plan->id, ended, done, arg);
-    _cleanup_close_ int qmp = -1, agent = -1, egress = -1, log = -1;
-    _cleanup_free_ char *log_path = xasprintf("%s/qemu.log", m->folder);
-    int r = dir_make(m->folder, 0700, e);
-    if (r == 0)
-        r = listener_make(m->folder, "qmp", &qmp, e);
-    if (r == 0)
-        r = listener_make(m->folder, "agent", &agent, e);
-    if (r == 0)
-        r = listener_make(m->folder, "egress", &egress, e);
-    if (r == 0 && (log = open(log_path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600)) < 0)
-        r = err_errno(e, ERR_SYSTEM, errno, "make the machine's log");
-    if (r < 0) {
-        dir_remove_tree(m->folder, NULL);
-        free(m->folder);
-        free(m);
-        return r;
-    }
-    struct priv_spawn spawn = plan->spawn;
-    spawn.qmp_fd = qmp;
-    spawn.agent_fd = agent;
-    spawn.egress_fd = egress;
-    spawn.console_fd = log;
-    uv_timer_init(context->loop, &m->timer);
-    m->timer.data = m;
-    m->timer_open = true;
-    uv_timer_start(&m->timer, on_timeout, m->context.spawn_timeout_ms, 0);
-    m->process.slot = spawn.slot;
-    m->spawn_pending = true;
-    priv_spawn(context->priv, &spawn, on_spawned, m);
-    *ret_machine = m;
-    return 0;
-}
-
-static void on_adopted_status(void *arg, json_t *answer, const struct err *e)
-{
-    struct machine *m = arg;
-    if (m->freeing || m->state == MACHINE_ENDED || e)
-        return; /* an error has closed the connection, which ends the machine */
-    const char *status = json_string_value(json_object_get(answer, "status"));
-    uv_timer_stop(&m->timer);
-    if (status && str_eq(status, "running"))
-        m->state = MACHINE_RUNNING;
-    else if (status && str_eq(status, "paused"))
-        m->state = MACHINE_PAUSED;
-    else if (status && str_eq(status, "shutdown")) { /* it ended while nobody listened */
-        snprintf(m->shutdown_reason, sizeof(m->shutdown_reason), "shutdown");
-        machine_console(m, on_last_words, m);
-        return;
-    } else {
-        process_kill(m);
-        machine_end(m, "the machine was found in a state that it cannot go on from");
-        return;
-    }
-    step_done(m, NULL);
-}
-
-static void on_adopted_ready(void *arg)
-{
-    struct machine *m = arg;
-    qmp_command(m->qmp, "query-status", NULL, -1, 0, on_adopted_status, m);
-}
-
-static const struct qmp_callbacks adopt_callbacks = {
-    .on_ready = on_adopted_ready, .on_event = on_qmp_event, .on_close = on_qmp_close};
-
-static void on_adopted(void *arg, int code, const struct priv_spawn_result *result, const struct err *e)
-{
-    struct machine *m = arg;
-    m->spawn_pending = false;
-    if (code < 0) {
-        m->exited = true;
-        if (m->freeing) {
-            machine_release(m);
-            return;
-        }
-        machine_end(m, code == ERR_NOT_FOUND ? "the machine's process ended while the daemon was away" : e->text);
-        return;
-    }
-    close(result->pidfd);
-    m->process = result->machine;
-    if (m->freeing) {
-        process_kill(m);
-        return;
-    }
-    struct err connect_error = {0};
-    if (qmp_connect(m, &adopt_callbacks, &connect_error) < 0)
-        step_failed(m, &connect_error);
-}
-
-int machine_adopt(const struct machine_context *context, const char *id, const struct priv_machine *process,
-                  machine_ended_cb ended, machine_done_cb done, void *arg, struct machine **ret_machine, struct err *e)
-{
-    if (!id_valid(ID_MACHINE, id))
-        return err_set(e, ERR_INVALID, "\"%s\" is no machine id", id);
-    struct machine *m = machine_alloc(context, id, ended, done, arg);
-    m->process = *process;
-    uv_timer_init(context->loop, &m->timer);
-    m->timer.data = m;
-    m->timer_open = true;
-    uv_timer_start(&m->timer, on_timeout, m->context.spawn_timeout_ms, 0);
-    m->spawn_pending = true;
-    priv_adopt(context->priv, process, on_adopted, m);
-    *ret_machine = m;
-    return 0;
 }
 
 /* ---- guest connection ---- */
