@@ -11,7 +11,7 @@ struct doctor_args {
 
 static const char *const status_names[] = {"good", "note", "warning", "bad"};
 
-static void check_server(struct cli *cli, struct findings *f)
+static void check_server(struct cli *cli, struct findings *f, bool kvm)
 {
     struct api *api;
     struct err e = {0};
@@ -21,6 +21,7 @@ static void check_server(struct cli *cli, struct findings *f)
         r = api_call(api, "GET", "/v1/node", NULL, &node, NULL, &e);
     if (r < 0) {
         finding_add(f, "server", e.code == ERR_UNAVAILABLE ? FINDING_WARNING : FINDING_BAD, NULL, "%s", e.text);
+        doctor_check_qemu(f, NULL, kvm);
         return;
     }
     const char *version = json_text(node, "version"), *accelerator = json_text(node, "accelerator");
@@ -28,6 +29,7 @@ static void check_server(struct cli *cli, struct findings *f)
     bool full = jail && str_eq(jail, "full");
     finding_add(f, "server", FINDING_GOOD, NULL, "%.100s, spaced %.20s, %.8s, QEMU %.20s", api_url(api),
                 version ? version : "?", accelerator ? accelerator : "?", qemu ? qemu : "?");
+    doctor_check_qemu(f, qemu, accelerator && str_eq(accelerator, "kvm"));
     finding_add(f, "jail", full ? FINDING_GOOD : FINDING_WARNING,
                 full ? NULL : "each sandbox's answer names what is missing; require_jail refuses to start like this",
                 "%.20s", jail ? jail : "?");
@@ -79,9 +81,9 @@ static int run(struct cli *cli, void *args, int argc ATTR_UNUSED, char **argv AT
 {
     const struct doctor_args *a = args;
     struct findings *f = NEW(struct findings);
-    doctor_check_host(f);
+    bool kvm = doctor_check_host(f);
     doctor_check_state(f, cli_state_folder(cli));
-    check_server(cli, f);
+    check_server(cli, f, kvm);
     if (cli->json)
         print_findings_json(f);
     else

@@ -96,18 +96,20 @@ bool qemu_version_parse(const char *text, unsigned *ret_major, unsigned *ret_min
     return true;
 }
 
-static void check_qemu(struct findings *f, bool kvm)
+void doctor_check_qemu(struct findings *f, const char *served_version, bool kvm)
 {
     char line[256] = "";
     unsigned major = 0, minor = 0;
-    FILE *pipe = popen("qemu-system-x86_64 --version 2>/dev/null", "re");
+    FILE *pipe = served_version ? NULL : popen("qemu-system-x86_64 --version 2>/dev/null", "re");
+    if (served_version)
+        snprintf(line, sizeof(line), "version %.40s", served_version);
     if (pipe) {
         if (!fgets(line, sizeof(line), pipe))
             line[0] = '\0';
         pclose(pipe);
     }
     if (!qemu_version_parse(line, &major, &minor))
-        finding_add(f, "qemu", FINDING_NOTE, "the server may use one of its own, see \"server\"",
+        finding_add(f, "qemu", FINDING_NOTE, "make run brings one; the server says which it uses",
                     "no qemu-system-x86_64 in PATH");
     else if (major < 7 || (major == 7 && minor < 2))
         finding_add(f, "qemu", FINDING_BAD, "7.2 or later is needed", "version %u.%u", major, minor);
@@ -246,7 +248,7 @@ static void check_build_tools(struct findings *f)
         finding_add(f, "template tools", FINDING_GOOD, NULL, "all there");
 }
 
-void doctor_check_host(struct findings *f)
+bool doctor_check_host(struct findings *f)
 {
     struct utsname name;
     uname(&name);
@@ -254,7 +256,6 @@ void doctor_check_host(struct findings *f)
     finding_add(f, "host", right ? FINDING_GOOD : FINDING_BAD, right ? NULL : "only x86_64 is supported",
                 "%.60s, Linux %.60s", name.machine, name.release);
     bool kvm = check_accelerator(f);
-    check_qemu(f, kvm);
     if (geteuid() == 0)
         finding_add(f, "privileges", FINDING_GOOD, NULL, "root: a uid of its own for each machine");
     else
@@ -266,6 +267,7 @@ void doctor_check_host(struct findings *f)
     check_memfd(f);
     check_memory(f);
     check_build_tools(f);
+    return kvm;
 }
 
 void doctor_check_state(struct findings *f, const char *folder)

@@ -24,8 +24,10 @@ struct findings {
 void finding_add(struct findings *f, const char *name, enum finding_status status, const char *hint, const char *format,
                  ...) ATTR_PRINTF(5, 6);
 
-/* Processor, accelerator, QEMU, cgroups, namespaces, seccomp, memory, privileges, build tools. */
-void doctor_check_host(struct findings *f);
+/* Processor, accelerator, cgroups, namespaces, seccomp, memory, privileges, build tools. Returns whether KVM is usable. */
+bool doctor_check_host(struct findings *f);
+/* The QEMU of the server ("10.0.2"), or with NULL the one in PATH. */
+void doctor_check_qemu(struct findings *f, const char *served_version, bool kvm);
 /* Permissions and room of the state folder. */
 void doctor_check_state(struct findings *f, const char *folder);
 
