@@ -97,11 +97,13 @@ static int accelerator_choose(const struct config *c, enum accelerator *ret, str
 {
     bool kvm = c->accelerator != CONFIG_ACCELERATOR_TCG && kvm_usable();
     if (!kvm && c->accelerator == CONFIG_ACCELERATOR_KVM)
-        return err_set(e, ERR_UNSUPPORTED, "accelerator is set to kvm, but /dev/kvm does not open or the processor shows "
-                                           "neither vmx nor svm");
+        return err_set(e, ERR_UNSUPPORTED,
+                       "accelerator is set to kvm, but /dev/kvm does not open or the processor shows "
+                       "neither vmx nor svm");
     if (!kvm && c->require_hardware_isolation)
-        return err_set(e, ERR_UNSUPPORTED, "require_hardware_isolation is set, but this host has no usable KVM: machines "
-                                           "would run under TCG, which QEMU does not call a security boundary");
+        return err_set(e, ERR_UNSUPPORTED,
+                       "require_hardware_isolation is set, but this host has no usable KVM: machines "
+                       "would run under TCG, which QEMU does not call a security boundary");
     *ret = kvm ? ACCELERATOR_KVM : ACCELERATOR_TCG;
     return 0;
 }
@@ -161,14 +163,21 @@ static uint32_t features_allowed(const struct config *c)
     return c->require_jail ? 0 : allowed & JAIL_FEATURES_OPTIONAL;
 }
 
-/* The helper would not start, and has named one feature that is missing: name all that stand in the way. */
+/* The helper would not start. It names one feature that is missing: name all that stand in the way. */
 static int refusal_explain(struct node *n, const struct priv_config *priv, struct err *e)
 {
     char names[JAIL_FEATURE_NAMES_SIZE];
     struct priv_config all = *priv;
     struct priv *p = NULL;
     struct err reason = {0};
-    int code = e ? e->code : ERR_UNSUPPORTED;
+    int code = e->code;
+    if (code == ERR_CONFLICT)
+        return err_set(e, code,
+                       "the user ids %u to %u are in use by another platform of this host: give one of them another "
+                       "uid_base",
+                       priv->uid_base, priv->uid_base + priv->slots);
+    if (code != ERR_UNSUPPORTED)
+        return code;
     all.allow_missing = JAIL_FEATURES_OPTIONAL;
     if (priv_start(n->loop, &all, &p, &reason) < 0)
         return code; /* it was something else */
@@ -202,9 +211,10 @@ int node_new(uv_loop_t *loop, const struct config *config, struct store *store, 
         r = folders_make(n, e);
     if (r == 0)
         r = programs_find(config, &programs, e);
-    /* Of a platform with root there may be one for each range of users on a host: it ends what it finds in the range. */
-    _cleanup_free_ char *lock = geteuid() == 0 ? xasprintf("/run/space-%u.lock", config->uid_base)
-                                               : xasprintf("%s/space-priv.lock", config->state_dir);
+    /* Of a platform with root there may be one for each range of users on a host: it ends what it finds in the range.
+     */
+    _cleanup_free_ char *lock =
+        geteuid() == 0 ? xstrdup("/run/space-uids.lock") : xasprintf("%s/space-priv.lock", config->state_dir);
     if (r == 0) {
         snprintf(n->qemu_version, sizeof(n->qemu_version), "%s", programs.qemu_version);
         n->qemu_img = xstrdup(programs.qemu_img);
@@ -297,7 +307,8 @@ static void stop_begin(void *arg)
     bool kill_all = n->kill_all;
     while ((c = TAILQ_FIRST(&n->claims)))
         node_claim_cancel(n, c->number);
-    HASH_ITER (hh, n->machines, m, next) {
+    HASH_ITER(hh, n->machines, m, next)
+    {
         if (!kill_all && m->stage == STAGE_CLAIMED && !m->step) {
             m->stage = STAGE_REMOVING;
             if (m->call)
@@ -332,8 +343,8 @@ void node_free(struct node *n)
     struct template *t, *next;
     while ((s = TAILQ_FIRST(&n->shapes)))
         shape_free(s);
-    HASH_ITER (hh, n->templates, t, next)
-        template_forget(n, t);
+    HASH_ITER(hh, n->templates, t, next)
+    template_forget(n, t);
     if (n->priv)
         priv_stop(n->priv);
     consoles_free(n);
@@ -408,7 +419,7 @@ void node_stats_get(struct node *n, struct node_stats *ret_stats)
     st.pool_memory_max_bytes = n->config->pool_memory_mib * MIB;
     st.ready = n->ready && !n->stopping;
     pool_count(n, &st);
-    TAILQ_FOREACH (c, &n->claims, link)
-        st.claims_waiting++;
+    TAILQ_FOREACH(c, &n->claims, link)
+    st.claims_waiting++;
     *ret_stats = st;
 }

@@ -1,7 +1,7 @@
 /* space-priv: the one process that keeps root. Started by spaced with its end of a SOCK_SEQPACKET pair; see
  * priv_proto.h for what it does and server.c for how.
  *
- *   space-priv --fd N --qemu PATH --data FOLDER… --jail PATH [--lock N]
+ *   space-priv --fd N --qemu PATH --data FOLDER… --jail PATH [--lock N [--lock-first ID --lock-count C]]
  *
  * It reads no file's content but /proc and cgroup files, knows no JSON, and has no other input. */
 #include <errno.h>
@@ -9,7 +9,6 @@
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
-#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 
@@ -34,12 +33,15 @@ static bool fd_parse(const char *text, int *ret_fd)
     return true;
 }
 
-/* One space-priv at a time: an earlier one may be about to end, and a machine of it about to be executed. */
-static bool lock_take(int fd)
+/* One space-priv at a time for a range of ids: an earlier one may be about to end, and a machine of it about to be
+ * executed. The byte at an id's offset stands for the id, so that ranges that overlap exclude each other too; a count of
+ * 0 is the whole file. The lock is the open file's, which a machine on its way shares (fcntl(2), F_OFD_SETLK). */
+static bool lock_take(int fd, uint64_t first, uint64_t count)
 {
     uint64_t deadline = clock_mono_ms() + LOCK_TIMEOUT_MS;
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if ((errno != EWOULDBLOCK && errno != EINTR) || clock_mono_ms() >= deadline)
+    struct flock range = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)first, .l_len = (off_t)count};
+    while (fcntl(fd, F_OFD_SETLK, &range) < 0) {
+        if ((errno != EAGAIN && errno != EACCES && errno != EINTR) || clock_mono_ms() >= deadline)
             return false;
         poll(NULL, 0, 2);
     }
@@ -81,6 +83,7 @@ int main(int argc, char **argv)
     static char qemu[PATH_MAX], jail[PATH_MAX], data[QEMU_DATA_MAX][PATH_MAX];
     struct launch_paths paths = {.lock_fd = -1};
     int sock = -1;
+    uint64_t lock_first = 0, lock_count = 0;
     for (int i = 1; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         bool good = true;
@@ -88,6 +91,10 @@ int main(int argc, char **argv)
             good = fd_parse(value, &sock);
         else if (str_eq(name, "--lock"))
             good = fd_parse(value, &paths.lock_fd);
+        else if (str_eq(name, "--lock-first"))
+            good = str_to_u64(value, 0, PRIV_UID_MAX, &lock_first);
+        else if (str_eq(name, "--lock-count"))
+            good = str_to_u64(value, 0, PRIV_UID_MAX, &lock_count);
         else if (str_eq(name, "--qemu"))
             paths.qemu = realpath(value, qemu);
         else if (str_eq(name, "--jail"))
@@ -120,7 +127,7 @@ int main(int argc, char **argv)
         stage = JAIL_STAGE_QEMU_FILE;
     else if (!paths.jail)
         stage = JAIL_STAGE_JAIL_FILE;
-    else if (paths.lock_fd >= 0 && !lock_take(paths.lock_fd))
+    else if (paths.lock_fd >= 0 && !lock_take(paths.lock_fd, lock_first, lock_count))
         stage = JAIL_STAGE_LOCK;
     return stage ? start_refuse(sock, stage) : server_run(sock, &paths);
 }

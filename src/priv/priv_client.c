@@ -461,7 +461,7 @@ void priv_set_limit(struct priv *p, uint32_t slot, uint32_t cpu_percent, priv_do
 
 /* ---- start ---- */
 
-#define ARGS_MAX 24
+#define ARGS_MAX 28
 
 /* In the new process: nothing of the parent but two descriptors, no environment, no terminal, no blocked signal. */
 static void child_run(const struct priv_config *c, char **argv, int sock, int lock) __attribute__((noreturn));
@@ -521,8 +521,9 @@ static int hello(const struct priv_config *c, int sock, struct priv_info *ret_in
     return 0;
 }
 
-/* argv of space-priv; `data` holds the pieces of data_path. */
-static int arguments_make(const struct priv_config *c, char *data, bool lock, char *argv[ARGS_MAX], struct err *e)
+/* argv of space-priv; `data` holds the pieces of data_path, `numbers` those of the lock's range. */
+static int arguments_make(const struct priv_config *c, char *data, char numbers[2][16], char *argv[ARGS_MAX],
+                          struct err *e)
 {
     size_t n = 0;
     argv[n++] = (char *)"space-priv";
@@ -532,9 +533,15 @@ static int arguments_make(const struct priv_config *c, char *data, bool lock, ch
     argv[n++] = (char *)c->qemu_path;
     argv[n++] = (char *)"--jail";
     argv[n++] = (char *)c->jail_path;
-    if (lock) {
+    if (c->lock_path) {
+        snprintf(numbers[0], 16, "%u", c->uid_base);
+        snprintf(numbers[1], 16, "%u", c->slots + 1); /* uid_base itself is the service's */
         argv[n++] = (char *)"--lock";
         argv[n++] = (char *)"4";
+        argv[n++] = (char *)"--lock-first";
+        argv[n++] = numbers[0];
+        argv[n++] = (char *)"--lock-count";
+        argv[n++] = numbers[1];
     }
     for (char *folder = strsep(&data, ":"); folder; folder = strsep(&data, ":")) {
         if (n + 3 > ARGS_MAX)
@@ -550,7 +557,8 @@ static int process_start(const struct priv_config *c, int *ret_sock, pid_t *ret_
 {
     _cleanup_free_ char *data = xstrdup(c->data_path);
     char *argv[ARGS_MAX];
-    int r = arguments_make(c, data, c->lock_path != NULL, argv, e);
+    char numbers[2][16];
+    int r = arguments_make(c, data, numbers, argv, e);
     if (r < 0)
         return r;
     _cleanup_close_ int lock = -1;

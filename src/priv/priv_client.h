@@ -26,7 +26,7 @@ struct priv_config {
     const char *jail_path;
     const char *qemu_path;
     const char *data_path; /* QEMU's firmware folder (-L); several with ":" between them */
-    const char *lock_path; /* a file in the state folder, made if missing: one space-priv at a time; NULL: none */
+    const char *lock_path; /* a file, made if missing: one space-priv for each range of user ids at a time; NULL: none */
     uint32_t uid_base;
     uint32_t slots;
     uint32_t allow_missing; /* enum jail_feature */
