@@ -52,6 +52,14 @@ int daemon_state_folder(const struct config *c, int *ret_lock_fd, struct err *e)
     int r = dir_make(c->state_dir, 0700, e);
     if (r < 0)
         return r;
+    struct stat st;
+    if (stat(c->state_dir, &st) < 0)
+        return err_errno(e, ERR_SYSTEM, errno, "look at %s", c->state_dir);
+    if (geteuid() == 0 && st.st_uid != 0 && st.st_uid != c->uid_base)
+        return err_set(e, ERR_CONFLICT,
+                       "%s belongs to uid %u, but uid_base is %u: start with the uid_base that it was made "
+                       "with, or give all of it to the new one",
+                       c->state_dir, st.st_uid, c->uid_base);
     if (geteuid() == 0 && chown(c->state_dir, c->uid_base, c->uid_base) < 0)
         return err_errno(e, ERR_SYSTEM, errno, "give %s to uid %u", c->state_dir, c->uid_base);
     if (chmod(c->state_dir, 0700) < 0)

@@ -13,6 +13,9 @@ test('a platform whose user ids overlap another one\'s is refused, and the other
     const argv = [...space.argv(), '--set', `uid_base=${space.uidBase + 100}`, '--state-dir', folder];
     assert.throws(() => execFileSync(path.join(build, 'src/bin/spaced'), argv, { stdio: 'pipe', timeout: 60000, env: { PATH: process.env.PATH } }),
       (e) => e.status !== 0 && /user ids \d+ to \d+ are in use by another platform/.test(String(e.stderr)));
+    assert.throws(() => execFileSync(path.join(build, 'src/bin/spaced'), [...space.argv(), '--set', `uid_base=${space.uidBase + 8192}`],
+      { stdio: 'pipe', timeout: 60000, env: { PATH: process.env.PATH } }),
+    (e) => e.status !== 0 && new RegExp(`belongs to uid ${space.uidBase}, but uid_base is ${space.uidBase + 8192}`).test(String(e.stderr)));
     assert.equal((await space.run(id, 'echo still here')).stdout, 'still here\n');
   } finally { await space.stop(); }
 });
